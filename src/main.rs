@@ -1,0 +1,2 @@
+//! One program.
+fn main() {}
