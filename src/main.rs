@@ -1,2 +1,58 @@
-//! One program.
-fn main() {}
+//! `sluice`: one program, a subcommand per job.
+
+mod check;
+mod executor;
+mod load;
+mod logging;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SLUICE_REVISION"), ")");
+
+/// Serves models within the objective you state for each.
+///
+/// Clients speak the Open Inference Protocol over HTTP; operators state an objective per model
+/// ("50 ms for 99 % of requests"); Sluice batches, admits and refuses so that it is kept.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version = VERSION, after_help = "Examples:\n  \
+    sluice up                              serve the demo on 127.0.0.1:8000\n  \
+    sluice check configs/router.toml       say everything wrong with a configuration\n  \
+    sluice up --config configs/router.toml serve your own models\n  \
+    sluice load --model digits --rate 200  ask it 200 times a second and report")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Args),
+    Check(check::Args),
+    Load(Box<load::Args>),
+    /// Print a completion script for your shell
+    ///
+    /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    #[command(hide = true)]
+    Executor(executor::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command {
+        Command::Up(args) => up::run(args),
+        Command::Check(args) => check::run(&args),
+        Command::Load(args) => load::run(*args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
+        Command::Executor(args) => executor::run(args),
+    }
+}

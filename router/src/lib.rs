@@ -1,1 +1,21 @@
-//! To be written.
+//! The front door and the loops behind it.
+//!
+//! [`http`] and [`admin`] are the listeners, [`dispatch`] turns requests into batches by the
+//! decisions of the `policy` package, [`transport`] carries them to executors, and [`fleet`] keeps
+//! the connections that workers report.
+
+pub mod admin;
+pub mod alarm;
+pub mod auth;
+pub mod clock;
+pub mod config;
+pub mod dispatch;
+pub mod drain;
+pub mod error;
+pub mod fleet;
+pub mod http;
+pub mod metrics;
+pub mod model;
+pub mod registry;
+pub mod serve;
+pub mod transport;

@@ -1,1 +1,17 @@
-//! To be written.
+//! Every decision Sluice makes about a request, as arithmetic.
+//!
+//! Nothing here reads a clock, waits, logs or counts. Time is an argument, so the router and the
+//! simulator run the same code and a failing seed is a unit test.
+
+pub mod aimd;
+pub mod breaker;
+pub mod dispatch;
+pub mod fair;
+mod inflight;
+pub mod latency;
+pub mod moment;
+pub mod queue;
+pub mod rate;
+mod replica;
+pub mod rule;
+pub mod spread;

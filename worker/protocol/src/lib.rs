@@ -1,1 +1,19 @@
-//! To be written.
+//! Messages between router, worker and executor: values and their bytes, no I/O.
+//!
+//! The router and an executor speak in frames, because tensors are large and must not be copied to
+//! be wrapped: a [`Prelude`] of twelve bytes, a postcard header, and a body that is nothing but
+//! tensor bytes. A worker and its executor speak in JSON lines over stdin and stdout ([`Order`],
+//! [`Notice`]), because they speak rarely and a person may want to read it.
+
+mod batch;
+mod control;
+mod frame;
+mod report;
+
+pub use batch::{Answer, Batch, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead};
+pub use control::{Engine, MAX_LINE, ModelSpec, Notice, Order, Shapes, TensorShape, WarmPoint};
+pub use frame::{
+    FrameError, FromExecutor, MAX_BODY, MAX_HEADER, MAX_HELLO, PRELUDE_LEN, Peer, Prelude,
+    ToExecutor, VERSION, greet,
+};
+pub use report::{ReadyReplica, ReplicaReport, ReplicaState, Report};

@@ -1,0 +1,171 @@
+//! The named rules against each other and against the best fixed batch size.
+//!
+//! A course is a latency curve under one objective. Its capacity is the most rows per second that
+//! any batch size within the objective gives, back to back; loads are multiples of it. The score is
+//! goodput: requests answered by their deadline, per second. All meet the same arrivals.
+
+use std::time::Duration;
+
+use policy::{
+    dispatch::Settings,
+    rule::{
+        Aimd, Bound, Deadline, Decision, Deferred, EarlyDrop, Guard, Rule, Slo, Timeout, View,
+    },
+};
+
+use crate::{
+    curve::Curve,
+    run::{Outcome, Scenario, Stream, run},
+};
+
+/// Offered load, as multiples of capacity.
+pub const LOADS: [f64; 4] = [0.5, 0.9, 1.2, 2.0];
+
+const OBJECTIVE: Duration = Duration::from_millis(50);
+const COUNTED: Duration = Duration::from_secs(3);
+const WARMUP: Duration = Duration::from_secs(1);
+/// Seeds by which the best fixed size is chosen; it is then measured over as many as the rest.
+const SEARCH_SEEDS: u64 = 2;
+
+/// A replica's latency to compete on.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// What to call it.
+    pub name: &'static str,
+    /// Time by batch size.
+    pub curve: Curve,
+    /// Log-normal deviation of it.
+    pub noise: f64,
+    /// The most rows per batch.
+    pub max_batch: u32,
+}
+
+/// The five curves.
+pub const COURSES: [Course; 5] = [
+    Course {
+        name: "flat",
+        curve: Curve::Linear { fixed_ms: 20.0, row_ms: 0.05 },
+        noise: 0.0,
+        max_batch: 32,
+    },
+    Course {
+        name: "linear",
+        curve: Curve::Linear { fixed_ms: 10.0, row_ms: 1.0 },
+        noise: 0.0,
+        max_batch: 32,
+    },
+    Course {
+        name: "knee",
+        curve: Curve::Knee { fixed_ms: 8.0, row_ms: 0.25, at: 16, past_ms: 2.0 },
+        noise: 0.0,
+        max_batch: 64,
+    },
+    Course {
+        name: "steep",
+        curve: Curve::Steep { one_ms: 3.0, power: 1.3 },
+        noise: 0.0,
+        max_batch: 32,
+    },
+    Course {
+        name: "noisy",
+        curve: Curve::Linear { fixed_ms: 8.0, row_ms: 0.5 },
+        noise: 0.25,
+        max_batch: 64,
+    },
+];
+
+impl Course {
+    /// Rows per second at the best size whose time fits the objective.
+    pub fn capacity(&self) -> f64 {
+        (1..=self.max_batch)
+            .filter(|size| self.curve.mean(*size) <= OBJECTIVE)
+            .map(|size| f64::from(size) / self.curve.mean(size).as_secs_f64())
+            .fold(0.0, f64::max)
+    }
+
+    /// How `rule` does at `load` times capacity, over `seeds` runs.
+    pub fn outcome(&self, load: f64, seeds: u64, rule: &dyn Fn() -> Box<dyn Rule>) -> Outcome {
+        (0..seeds).fold(Outcome::default(), |sum, seed| {
+            let scenario = Scenario {
+                settings: Settings {
+                    objective: OBJECTIVE,
+                    max_batch: self.max_batch,
+                    lead: Duration::ZERO,
+                    margin: Duration::ZERO,
+                },
+                replicas: 1,
+                curve: self.curve,
+                noise: self.noise,
+                slowdown: None,
+                streams: vec![Stream::plain(load * self.capacity())],
+                duration: WARMUP + COUNTED,
+                warmup: WARMUP,
+                seed,
+            };
+            sum.plus(run(&scenario, rule()).total())
+        })
+    }
+
+    /// The fixed size that does best at `load`, and how it does.
+    pub fn best_fixed(&self, load: f64, seeds: u64) -> (u32, Outcome) {
+        let at = |batch, seeds| self.outcome(load, seeds, &|| Box::new(Fixed { batch }));
+        let best = (1..=self.max_batch)
+            .filter(|batch| self.curve.mean(*batch) <= OBJECTIVE)
+            .max_by_key(|batch| at(*batch, SEARCH_SEEDS).in_time)
+            .unwrap_or(1);
+        (best, at(best, seeds))
+    }
+}
+
+/// Requests answered in time per second of each run.
+pub fn goodput(outcome: &Outcome, seeds: u64) -> f64 {
+    outcome.in_time as f64 / (COUNTED.as_secs_f64() * seeds as f64)
+}
+
+/// A rule of the tournament, made anew for each run.
+pub type Entrant = (&'static str, fn(u32) -> Box<dyn Rule>);
+
+/// Every named rule, ours first, for a model of a given largest batch.
+///
+/// `timeout` has the largest batch and a tenth of the objective, which is what people set who do
+/// not know the curve.
+pub const ENTRANTS: [Entrant; 6] = [
+    ("slo", |_| Box::new(Slo)),
+    ("aimd", |_| Box::new(Aimd)),
+    ("deadline", |_| Box::new(Deadline)),
+    ("early_drop", |_| Box::new(EarlyDrop)),
+    ("deferred", |_| Box::new(Deferred)),
+    ("timeout", |batch| Box::new(Timeout { batch, delay: OBJECTIVE / 10 })),
+];
+
+/// At most `batch` rows at once, without delay, passing over what would be late.
+///
+/// More than any server's fixed size does: it knows the true curve and drops the hopeless.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed {
+    /// The size.
+    pub batch: u32,
+}
+
+impl Rule for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn decide(&self, view: &View<'_>) -> Decision {
+        let rows = u32::try_from(view.line.rows()).unwrap_or(u32::MAX);
+        let finish = view.start + view.latency.mean(self.batch.min(rows));
+        let late = view.line.iter().take_while(|waiting| waiting.deadline < finish).count();
+        let skip = late.min(view.line.len() - 1);
+        let take = view.fit(skip, self.batch).count;
+        Decision::Send { skip, take, drop_skipped: true, bound: Bound::Limit }
+    }
+
+    fn guard(&self) -> Guard {
+        Guard::Off
+    }
+
+    fn predicts(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,154 @@
+//! One connection and the request it carries.
+
+use std::{net::SocketAddr, os::fd::OwnedFd, time::Duration};
+
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    io::Errno,
+    net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt},
+};
+
+use crate::{
+    clock,
+    wire::{Answer, Reader},
+};
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    /// Which stream it belongs to.
+    pub(super) stream: usize,
+    /// Which of the stream's encoded requests it is.
+    pub(super) variant: usize,
+    /// When it was due, by the machine's clock.
+    pub(super) due: Duration,
+    /// Whether it has been sent on a connection that turned out to be dead.
+    pub(super) again: bool,
+}
+
+/// What a look at the socket came to.
+pub(super) enum Progress {
+    /// Nothing more until the kernel says so.
+    Waiting,
+    /// The answer is whole.
+    Answered(Answer),
+    /// The connection is of no more use.
+    Broken,
+}
+
+/// One connection.
+pub(super) struct Socket {
+    fd: OwnedFd,
+    token: u64,
+    reader: Reader,
+    written: usize,
+    answered: u64,
+    watching_writes: bool,
+    pub(super) connecting: bool,
+    pub(super) flight: Option<Flight>,
+}
+
+impl Socket {
+    /// Begins to connect. The socket reports by `token` when it can be written to.
+    pub(super) fn open(epoll: &OwnedFd, address: SocketAddr, token: u64) -> Result<Self, Errno> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        sockopt::set_tcp_nodelay(&fd, true)?;
+        match net::connect(&fd, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        epoll::add(epoll, &fd, EventData::new_u64(token), EventFlags::IN | EventFlags::OUT)?;
+        Ok(Self {
+            fd,
+            token,
+            reader: Reader::default(),
+            written: 0,
+            answered: 0,
+            watching_writes: true,
+            connecting: true,
+            flight: None,
+        })
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether a request lost here may be sent again: an idle connection can close under us.
+    pub(super) fn may_resend(&self) -> bool {
+        self.answered > 0 && self.reader.is_fresh()
+    }
+
+    /// Ends the handshake once the socket became writable.
+    pub(super) fn connected(&mut self, epoll: &OwnedFd) -> bool {
+        self.connecting = false;
+        let healthy = matches!(sockopt::socket_error(&self.fd), Ok(Ok(())));
+        healthy && self.watch_writes(epoll, false)
+    }
+
+    /// Sends what is left of `request`; gives the moment sending began.
+    pub(super) fn send(&mut self, epoll: &OwnedFd, request: &[u8]) -> Result<Duration, Errno> {
+        let began = clock::now();
+        while self.written < request.len() {
+            match net::send(&self.fd, &request[self.written..], SendFlags::NOSIGNAL) {
+                Ok(sent) => self.written += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if !self.watching_writes && !self.watch_writes(epoll, true) {
+                        return Err(Errno::BADF);
+                    }
+                    return Ok(began);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.watching_writes && !self.watch_writes(epoll, false) {
+            return Err(Errno::BADF);
+        }
+        Ok(began)
+    }
+
+    /// Whether part of the request is still to be sent.
+    pub(super) fn is_sending(&self) -> bool {
+        self.watching_writes
+    }
+
+    /// Reads what arrived.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Progress {
+        loop {
+            match net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
+                Ok((_, 0)) => {
+                    return match self.reader.closed() {
+                        Ok(Some(answer)) => self.answer(answer),
+                        Ok(None) | Err(_) => Progress::Broken,
+                    };
+                }
+                Ok((_, got)) => match self.reader.feed(&buffer[..got], &mut |_| ()) {
+                    Ok(Some(answer)) => return self.answer(answer),
+                    Ok(None) if got < buffer.len() => return Progress::Waiting,
+                    Ok(None) => {}
+                    Err(_) => return Progress::Broken,
+                },
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Progress::Waiting,
+                Err(_) => return Progress::Broken,
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) -> Progress {
+        self.answered += 1;
+        // An answer before the request was whole leaves the connection in no known state.
+        let close = answer.close || self.watching_writes;
+        self.written = 0;
+        Progress::Answered(Answer { close, ..answer })
+    }
+
+    fn watch_writes(&mut self, epoll: &OwnedFd, on: bool) -> bool {
+        self.watching_writes = on;
+        let flags = if on { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        epoll::modify(epoll, &self.fd, EventData::new_u64(self.token), flags).is_ok()
+    }
+}

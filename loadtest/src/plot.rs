@@ -1,0 +1,229 @@
+//! Plots as SVG, drawn by the page's own style so that they follow light and dark.
+
+use std::fmt::Write;
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 56.0;
+const RIGHT: f64 = 26.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 36.0;
+/// About how many marks an axis has.
+const MARKS: f64 = 5.0;
+
+/// One direction of a plot.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    label: String,
+    low: f64,
+    high: f64,
+    log: bool,
+    marks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// Even, with round marks.
+    pub(crate) fn even(label: &str, low: f64, high: f64) -> Self {
+        let high = if high > low { high } else { low + 1.0 };
+        let step = round_step((high - low) / MARKS);
+        let first = (low / step).ceil() as i64;
+        let last = (high / step).floor() as i64;
+        let marks = (first..=last).map(|n| n as f64 * step).map(|at| (at, number(at))).collect();
+        Self { label: label.to_owned(), low, high, log: false, marks }
+    }
+
+    /// By factors of ten, marked at 1, 2 and 5.
+    pub(crate) fn log(label: &str, low: f64, high: f64) -> Self {
+        let low = low.max(1e-3);
+        let high = high.max(low * 10.0);
+        let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let marks = decades
+            .flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(decade)))
+            .filter(|at| (low..=high).contains(at))
+            .map(|at| (at, number(at)));
+        Self { label: label.to_owned(), low, high, log: true, marks: marks.collect() }
+    }
+
+    /// Even, with marks of one's own.
+    pub(crate) fn marked(label: &str, high: f64, marks: Vec<(f64, String)>) -> Self {
+        Self { label: label.to_owned(), low: 0.0, high, log: false, marks }
+    }
+
+    /// Where `value` stands, 0 to 1.
+    fn place(&self, value: f64) -> f64 {
+        let scale = |value: f64| if self.log { value.max(self.low).log10() } else { value };
+        let span = scale(self.high) - scale(self.low);
+        ((scale(value) - scale(self.low)) / span).clamp(0.0, 1.0)
+    }
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// A line through its points.
+    Line,
+    /// Everything below its points, down to the series drawn before.
+    Area,
+}
+
+/// One named list of points.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    /// What the legend calls it.
+    pub(crate) name: &'static str,
+    /// The style class.
+    pub(crate) class: &'static str,
+    /// How it is drawn.
+    pub(crate) mark: Mark,
+    /// In order of x.
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// Axes, series, and a level worth knowing.
+#[derive(Clone, Debug)]
+pub(crate) struct Plot {
+    /// What is plotted.
+    pub(crate) title: &'static str,
+    /// Across.
+    pub(crate) x: Axis,
+    /// Up.
+    pub(crate) y: Axis,
+    /// Areas from the top one down, then lines.
+    pub(crate) series: Vec<Series>,
+    /// A level drawn across, such as an objective.
+    pub(crate) level: Option<f64>,
+}
+
+impl Plot {
+    /// The plot as a figure of a page.
+    pub(crate) fn render(&self) -> String {
+        let mut out = format!(
+            "<figure><figcaption>{}</figcaption>\
+             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            self.title, self.title
+        );
+        self.axes(&mut out);
+        for series in &self.series {
+            self.draw(&mut out, series);
+        }
+        if let Some(level) = self.level {
+            let y = self.up(level);
+            let right = WIDTH - RIGHT;
+            let _ = write!(
+                out,
+                "<line class=\"level\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
+            );
+        }
+        out.push_str("</svg><p class=\"legend\">");
+        for series in &self.series {
+            let _ = write!(out, "<span class=\"{}\">{}</span> ", series.class, series.name);
+        }
+        if self.level.is_some() {
+            out.push_str("<span class=\"level\">objective</span>");
+        }
+        out.push_str("</p></figure>\n");
+        out
+    }
+
+    fn axes(&self, out: &mut String) {
+        let (floor, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        for (at, label) in &self.y.marks {
+            let y = self.up(*at);
+            let _ = write!(
+                out,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+                LEFT - 6.0,
+                y + 4.0
+            );
+        }
+        for (at, label) in &self.x.marks {
+            let x = self.across(*at);
+            let _ = write!(
+                out,
+                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+                floor + 15.0
+            );
+        }
+        let middle = f64::midpoint(TOP, floor);
+        let _ = write!(
+            out,
+            "<text x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+             <text transform=\"translate(12 {middle}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            HEIGHT - 4.0,
+            self.x.label,
+            self.y.label
+        );
+    }
+
+    fn draw(&self, out: &mut String, series: &Series) {
+        if series.points.is_empty() {
+            return;
+        }
+        let mut path = String::new();
+        for (x, y) in &series.points {
+            let _ = write!(path, "{:.1},{:.1} ", self.across(*x), self.up(*y));
+        }
+        let (tag, kind) = match series.mark {
+            Mark::Line => ("polyline", "line"),
+            Mark::Area => {
+                let ends = [series.points.last(), series.points.first()];
+                for (x, _) in ends.into_iter().flatten() {
+                    let _ = write!(path, "{:.1},{:.1} ", self.across(*x), HEIGHT - BOTTOM);
+                }
+                ("polygon", "area")
+            }
+        };
+        let _ = write!(out, "<{tag} class=\"{kind} {}\" points=\"{path}\"/>", series.class);
+    }
+
+    fn across(&self, x: f64) -> f64 {
+        LEFT + self.x.place(x) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn up(&self, y: f64) -> f64 {
+        let floor = HEIGHT - BOTTOM;
+        floor - self.y.place(y) * (floor - TOP)
+    }
+}
+
+/// The next of 1, 2 and 5 times a power of ten.
+fn round_step(step: f64) -> f64 {
+    let power = 10_f64.powf(step.log10().floor());
+    let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= step * 0.999);
+    digit.unwrap_or(10.0) * power
+}
+
+fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_and_within_the_axis() {
+        let labels = |axis: Axis| axis.marks.into_iter().map(|mark| mark.1).collect::<Vec<_>>();
+        assert_eq!(labels(Axis::even("x", 0.0, 47.0)), ["0", "10", "20", "30", "40"]);
+        assert_eq!(labels(Axis::even("x", 0.0, 0.9)), ["0", "0.2", "0.4", "0.6", "0.8"]);
+        assert_eq!(labels(Axis::log("x", 0.4, 30.0)), ["0.5", "1", "2", "5", "10", "20"]);
+    }
+
+    #[test]
+    fn every_point_lands_inside_the_frame() {
+        let plot = Plot {
+            title: "t",
+            x: Axis::even("x", 0.0, 10.0),
+            y: Axis::log("y", 1.0, 100.0),
+            series: Vec::new(),
+            level: None,
+        };
+        for value in [-1.0, 0.0, 5.0, 1e9] {
+            assert!((LEFT..=WIDTH - RIGHT).contains(&plot.across(value)), "{value}");
+            assert!((TOP..=HEIGHT - BOTTOM).contains(&plot.up(value)), "{value}");
+        }
+    }
+}

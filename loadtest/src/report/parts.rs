@@ -1,0 +1,135 @@
+//! The pieces reports are made of.
+
+use hdrhistogram::{Counter, Histogram};
+use serde::{Deserialize, Serialize};
+
+use crate::tally::{Counts, Interval, Tally};
+
+/// Points of the percentile curve: 1 - 10^(-n/4).
+const CURVE_POINTS: i32 = 16;
+
+/// How requests ended; the five are all of them.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Ends {
+    /// Requests due.
+    pub offered: u64,
+    /// Answered within the objective.
+    pub in_time: u64,
+    /// Answered after it.
+    pub late: u64,
+    /// Turned away (503, 429).
+    pub refused: u64,
+    /// Given up by the server at their deadline (504).
+    pub too_late: u64,
+    /// Everything else.
+    pub failed: u64,
+    /// `in_time / offered`.
+    pub share_in_time: f64,
+}
+
+impl From<&Counts> for Ends {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            offered: counts.offered(),
+            in_time: counts.in_time,
+            late: counts.late,
+            refused: counts.refused,
+            too_late: counts.too_late,
+            failed: counts.failed,
+            share_in_time: counts.share_in_time(),
+        }
+    }
+}
+
+/// A distribution in milliseconds; all zero if nothing was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean_ms: f64,
+    /// Half are below.
+    pub p50_ms: f64,
+    /// Nine in ten are below.
+    pub p90_ms: f64,
+    /// 99 in a hundred are below.
+    pub p99_ms: f64,
+    /// 999 in a thousand are below.
+    pub p999_ms: f64,
+    /// The largest.
+    pub max_ms: f64,
+}
+
+impl Spread {
+    pub(super) fn of<C: Counter>(us: &Histogram<C>) -> Self {
+        if us.is_empty() {
+            return Self::default();
+        }
+        Self {
+            mean_ms: us.mean() / 1e3,
+            p50_ms: quantile_ms(us, 0.5),
+            p90_ms: quantile_ms(us, 0.9),
+            p99_ms: quantile_ms(us, 0.99),
+            p999_ms: quantile_ms(us, 0.999),
+            max_ms: us.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// How soon refusals came.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Refusals {
+    /// Within 5 ms of when the request was due.
+    pub within_5ms: u64,
+    /// `within_5ms` of all refusals; 1 if there were none.
+    pub share_within_5ms: f64,
+    /// When the deadline had passed already: of no use to the caller.
+    pub after_deadline: u64,
+    /// Time to a refusal.
+    #[serde(flatten)]
+    pub after: Spread,
+}
+
+/// One part of a timeline.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// When it starts, from the start of the measured stretch.
+    pub at_s: f64,
+    /// How long it is.
+    pub covers_s: f64,
+    /// Requests due in it, by how they ended.
+    #[serde(flatten)]
+    pub ends: Ends,
+    /// Median latency of those answered.
+    pub p50_ms: f64,
+    /// 99th percentile of those answered.
+    pub p99_ms: f64,
+    /// The largest of those answered.
+    pub max_ms: f64,
+}
+
+pub(super) fn timeline(tally: &Tally, seconds: f64) -> Vec<Point> {
+    let whole = tally.interval.as_secs_f64();
+    let point = |(index, interval): (usize, &Interval)| {
+        let at_s = whole * index as f64;
+        Point {
+            at_s,
+            covers_s: whole.min(seconds - at_s).max(f64::MIN_POSITIVE),
+            ends: Ends::from(&interval.counts),
+            p50_ms: quantile_ms(&interval.latency_us, 0.5),
+            p99_ms: quantile_ms(&interval.latency_us, 0.99),
+            max_ms: interval.latency_us.max() as f64 / 1e3,
+        }
+    };
+    tally.intervals.iter().enumerate().map(point).collect()
+}
+
+pub(super) fn curve(us: &Histogram<u64>) -> Vec<(f64, f64)> {
+    if us.is_empty() {
+        return Vec::new();
+    }
+    let quantile = |step: i32| 1.0 - 10_f64.powf(f64::from(-step) / 4.0);
+    (0..=CURVE_POINTS).map(quantile).map(|q| (q, quantile_ms(us, q))).collect()
+}
+
+fn quantile_ms<C: Counter>(us: &Histogram<C>, quantile: f64) -> f64 {
+    us.value_at_quantile(quantile).min(us.max()) as f64 / 1e3
+}

@@ -1,0 +1,157 @@
+//! When a batch is sent and who is in it: the named rules, behind one interface.
+//!
+//! `slo` is ours. The others restate published schedulers closely enough to be compared with it in
+//! the same harness, and can be chosen per model.
+
+mod aimd;
+mod deadline;
+mod deferred;
+mod earlydrop;
+mod slo;
+mod timeout;
+
+use std::{fmt, time::Duration};
+
+use crate::{latency::Latency, moment::Moment, queue::Line};
+
+pub use self::{
+    aimd::Aimd, deadline::Deadline, deferred::Deferred, earlydrop::EarlyDrop, slo::Slo,
+    timeout::Timeout,
+};
+
+/// What a rule sees when a replica could be given a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The present.
+    pub now: Moment,
+    /// When the replica would begin.
+    pub start: Moment,
+    /// Who waits, earliest deadline first. Never empty.
+    pub line: &'a Line,
+    /// The most rows the batch may hold.
+    pub limit: u32,
+    /// The replica's latency by size.
+    pub latency: &'a Latency,
+    /// The model's objective.
+    pub objective: Duration,
+    /// Time kept back before each deadline for what the router cannot see.
+    pub margin: Duration,
+    /// Replicas in rotation.
+    pub replicas: u32,
+    /// Whether demand exceeds what can be served without loss.
+    pub scarce: bool,
+}
+
+impl View<'_> {
+    /// Time from the start of the batch to the useful end of the `index`-th request.
+    pub fn slack(&self, index: usize) -> Duration {
+        self.line.get(index).map_or(Duration::ZERO, |waiting| {
+            (waiting.deadline - self.margin).since(self.start)
+        })
+    }
+
+    /// How many requests from `from` on fit in `rows`, and how many rows they have.
+    ///
+    /// The first always fits: a request larger than the limit of the moment must still be served.
+    pub fn fit(&self, from: usize, rows: u32) -> Fit {
+        let mut fit = Fit { count: 0, rows: 0 };
+        for waiting in self.line.iter().skip(from) {
+            let joins = fit.rows.saturating_add(waiting.rows) <= rows && !waiting.alone;
+            if fit.count > 0 && !joins {
+                break;
+            }
+            fit = Fit { count: fit.count + 1, rows: fit.rows + waiting.rows };
+            if waiting.alone {
+                break;
+            }
+        }
+        fit
+    }
+}
+
+/// A run of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// Requests.
+    pub count: usize,
+    /// Their rows.
+    pub rows: u32,
+}
+
+/// What to do with the waiting requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Send `take` requests, after passing over the first `skip`.
+    Send {
+        /// Requests passed over.
+        skip: usize,
+        /// Requests sent.
+        take: usize,
+        /// Whether those passed over are refused now, or wait on.
+        drop_skipped: bool,
+        /// Whether the limit or a deadline kept others out.
+        bound: Bound,
+    },
+    /// Send nothing before this moment unless something changes.
+    Wait {
+        /// When to ask again.
+        until: Moment,
+    },
+}
+
+/// What bounded a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Nothing: all who waited are in it.
+    Waiting,
+    /// The batch limit.
+    Limit,
+    /// The tightest deadline in it.
+    Deadline,
+}
+
+/// How a rule uses the additive-increase limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Not at all: batches are bounded by the configured maximum.
+    Off,
+    /// A batch is late when it took longer than the objective.
+    Execution,
+    /// A batch is late when its tightest deadline was missed.
+    Deadlines,
+}
+
+/// A batching rule.
+pub trait Rule: fmt::Debug + Send {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// Whom to send now.
+    fn decide(&self, view: &View<'_>) -> Decision;
+
+    /// The most rows worth sending at once to a replica under `limit`.
+    fn cap(&self, latency: &Latency, limit: u32) -> u32 {
+        limit.min(latency.max())
+    }
+
+    /// How the additive-increase limit is kept.
+    fn guard(&self) -> Guard;
+
+    /// Whether requests predicted to finish late are refused on arrival and dropped once hopeless.
+    fn predicts(&self) -> bool;
+}
+
+fn send_prefix(view: &View<'_>, rows: u32) -> Decision {
+    send_from(view, 0, rows, Bound::Limit)
+}
+
+fn send_from(view: &View<'_>, skip: usize, rows: u32, bound: Bound) -> Decision {
+    let fit = view.fit(skip, rows);
+    let all = skip + fit.count == view.line.len();
+    Decision::Send {
+        skip,
+        take: fit.count,
+        drop_skipped: true,
+        bound: if all { Bound::Waiting } else { bound },
+    }
+}

@@ -1,0 +1,212 @@
+//! Who is calling, what they may do, and how much of it.
+//!
+//! Callers are known by the SHA-256 of their key, so neither the configuration nor a dump of memory
+//! holds a key. Tenants infer; `[[key]]` tables open administration. Where no key is configured for
+//! administration, being on this machine is the key.
+
+mod bucket;
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use http::{HeaderMap, header};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use self::bucket::Bucket;
+use crate::{
+    config::{Key, KeyHash, Scope, Tenant},
+    error::InferError,
+};
+
+/// The index of callers that are no configured tenant.
+pub const NO_TENANT: u32 = 0;
+
+/// Everyone who is known, and what is left of their rates.
+#[derive(Debug)]
+pub struct Access {
+    since: Instant,
+    tenants: Vec<Known>,
+    by_key: HashMap<KeyHash, u32>,
+    keys: HashMap<KeyHash, Vec<Scope>>,
+}
+
+/// A caller that may infer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// [`NO_TENANT`], or one more than the tenant's place in the configuration.
+    pub tenant: u32,
+}
+
+/// What the admin listener shows of a tenant.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub struct TenantView {
+    /// The name in the configuration.
+    pub name: String,
+    /// The index requests of this tenant carry.
+    pub index: u32,
+    /// Its rate, if it has one.
+    pub rate_rps: Option<f64>,
+    /// Its weight against other tenants.
+    pub share: f64,
+    /// Requests it could send at this moment, if it has a rate.
+    pub left: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Known {
+    tenant: Tenant,
+    bucket: Option<Arc<Bucket>>,
+}
+
+impl Access {
+    /// Full buckets for all of `tenants`.
+    pub fn new(tenants: &[Tenant], keys: &[Key]) -> Self {
+        Self::build(tenants, keys, None)
+    }
+
+    /// The same for a new configuration; a tenant whose rate did not change keeps what it has used.
+    pub fn renewed(&self, tenants: &[Tenant], keys: &[Key]) -> Self {
+        Self::build(tenants, keys, Some(self))
+    }
+
+    fn build(tenants: &[Tenant], keys: &[Key], previous: Option<&Self>) -> Self {
+        let known = |tenant: &Tenant| Known {
+            bucket: tenant.rate_rps.map(|rate| {
+                let kept = previous.and_then(|access| access.bucket_of(&tenant.name, rate));
+                kept.unwrap_or_else(|| Arc::new(Bucket::new(rate)))
+            }),
+            tenant: tenant.clone(),
+        };
+        Self {
+            since: previous.map_or_else(Instant::now, |access| access.since),
+            tenants: tenants.iter().map(known).collect(),
+            by_key: (1..).zip(tenants).map(|(index, tenant)| (tenant.key, index)).collect(),
+            keys: keys.iter().map(|key| (key.key, key.scopes.clone())).collect(),
+        }
+    }
+
+    fn bucket_of(&self, name: &str, rate_rps: f64) -> Option<Arc<Bucket>> {
+        let same =
+            |known: &&Known| known.tenant.name == name && known.tenant.rate_rps == Some(rate_rps);
+        self.tenants.iter().find(same)?.bucket.clone()
+    }
+
+    /// The caller of an inference request, one request poorer; or why it may not call.
+    pub fn admit(&self, headers: &HeaderMap, now: Instant) -> Result<Caller, InferError> {
+        if self.tenants.is_empty() {
+            return Ok(Caller { tenant: NO_TENANT });
+        }
+        let hash = bearer(headers).map(KeyHash::of).ok_or(InferError::Unauthorized)?;
+        let Some(&tenant) = self.by_key.get(&hash) else {
+            return match self.keys.get(&hash) {
+                Some(scopes) if scopes.contains(&Scope::Infer) => Ok(Caller { tenant: NO_TENANT }),
+                Some(_) => Err(InferError::Forbidden { needed: "a key with the infer scope" }),
+                None => Err(InferError::Unauthorized),
+            };
+        };
+        let caller = Caller { tenant };
+        let Some(known) = self.known(caller) else { return Ok(caller) };
+        let Some(bucket) = &known.bucket else { return Ok(caller) };
+        match bucket.take(self.at(now)) {
+            Ok(()) => Ok(caller),
+            Err(retry_after) => Err(InferError::Quota {
+                tenant: known.tenant.name.clone(),
+                rate_rps: known.tenant.rate_rps.unwrap_or_default(),
+                retry_after,
+            }),
+        }
+    }
+
+    /// Charges the rows of a request beyond the one that [`Access::admit`] took.
+    ///
+    /// Rows are known only once the body is read, so they are not refused but owed: a caller gets no
+    /// more rows a second by sending them in fewer requests.
+    pub fn charge_rows(&self, caller: Caller, rows: u32) {
+        if let Some(bucket) = self.known(caller).and_then(|known| known.bucket.as_ref()) {
+            bucket.charge(rows.saturating_sub(1));
+        }
+    }
+
+    /// Whether the caller may do what `scope` opens.
+    pub fn require(
+        &self,
+        scope: Scope,
+        headers: &HeaderMap,
+        peer: SocketAddr,
+    ) -> Result<(), InferError> {
+        if self.keys.is_empty() {
+            return if is_local(headers, peer) {
+                Ok(())
+            } else {
+                Err(InferError::Forbidden { needed: "a call from this machine, or a [[key]]" })
+            };
+        }
+        let hash = bearer(headers).map(KeyHash::of).ok_or(InferError::Unauthorized)?;
+        match self.keys.get(&hash) {
+            Some(scopes) if scopes.contains(&scope) => Ok(()),
+            Some(_) => Err(InferError::Forbidden { needed: needed(scope) }),
+            None if self.by_key.contains_key(&hash) => {
+                Err(InferError::Forbidden { needed: needed(scope) })
+            }
+            None => Err(InferError::Unauthorized),
+        }
+    }
+
+    /// What is known of every tenant, in the order of the configuration.
+    pub fn tenants(&self, now: Instant) -> Vec<TenantView> {
+        let view = |(index, known): (u32, &Known)| TenantView {
+            name: known.tenant.name.clone(),
+            index,
+            rate_rps: known.tenant.rate_rps,
+            share: known.tenant.share,
+            left: known.bucket.as_ref().map(|bucket| bucket.left(self.at(now))),
+        };
+        (1..).zip(&self.tenants).map(view).collect()
+    }
+
+    fn known(&self, caller: Caller) -> Option<&Known> {
+        self.tenants.get(caller.tenant.checked_sub(1)? as usize)
+    }
+
+    fn at(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+}
+
+fn needed(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Infer => "a key with the infer scope",
+        Scope::Jobs => "a key with the jobs scope",
+        Scope::Admin => "a key with the admin scope",
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"bearer ";
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, key) = value.split_at_checked(SCHEME.len())?;
+    let key = key.trim_ascii();
+    (scheme.eq_ignore_ascii_case(SCHEME) && !key.is_empty()).then_some(key)
+}
+
+/// Whether the call was made on this machine, by a program and not by some web page.
+///
+/// A page open in a browser here can send to loopback addresses too. It gives itself away by an
+/// `origin` that is not ours, or, where it made its own name point at us, by that name in `host`.
+fn is_local(headers: &HeaderMap, peer: SocketAddr) -> bool {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(header::HOST);
+    let named_locally = host.is_none_or(|host| {
+        let name = host
+            .rsplit_once(':')
+            .map_or(host, |(name, port)| if port.ends_with(']') { host } else { name });
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        name.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
+    });
+    let same_origin = text(header::ORIGIN)
+        .is_none_or(|origin| host.is_some() && origin.strip_prefix("http://") == host);
+    peer.ip().to_canonical().is_loopback() && named_locally && same_origin
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! The router's time, as the policies count it.
+
+use policy::moment::Moment;
+use tokio::time::Instant;
+
+/// Turns instants into moments since the router started.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock that starts now.
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// The present.
+    pub fn now(&self) -> Moment {
+        self.moment(Instant::now())
+    }
+
+    /// `instant` as a moment; the start for anything before it.
+    pub fn moment(&self, instant: Instant) -> Moment {
+        let micros = instant.saturating_duration_since(self.start).as_micros();
+        Moment::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,110 @@
+//! `[[tenant]]`, `[[key]]` and `[loans]`: who may do what.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{
+    super::{
+        Key, KeyHash, Loans, RouterSettings, Scope, Tenant,
+        draft::{Draft, KeyDraft, LoansDraft, TenantDraft},
+        problems::{At, Notes, Place},
+    },
+    line, one_of, within, word,
+};
+
+const SCOPES: [(&str, Scope); 3] =
+    [("infer", Scope::Infer), ("jobs", Scope::Jobs), ("admin", Scope::Admin)];
+
+pub(super) fn tenant(draft: &TenantDraft, notes: &mut Notes<'_>) -> Option<Tenant> {
+    let name = draft.name.as_ref().map(|name| word("name", name, notes));
+    let key = draft.key_sha256.as_ref().and_then(|given| hash(given, notes));
+    for (key, given) in [("rate_rps", &draft.rate_rps), ("share", &draft.share)] {
+        if let Some(At { value, place }) = given
+            && *value <= 0.0
+        {
+            notes.problem(*place, format!("{key} is {value}; give more than 0"));
+        }
+    }
+    Some(Tenant {
+        name: name?,
+        key: key?,
+        rate_rps: draft.rate_rps.as_ref().map(|rate| rate.value),
+        share: draft.share.as_ref().map_or(1.0, |share| share.value),
+    })
+}
+
+pub(super) fn key(draft: &KeyDraft, notes: &mut Notes<'_>) -> Option<Key> {
+    let name = draft.name.as_ref().map(|name| word("name", name, notes));
+    let key = draft.key_sha256.as_ref().and_then(|given| hash(given, notes));
+    let scopes = draft.scopes.as_ref().and_then(|given| scopes(given, notes));
+    Some(Key { name: name?, key: key?, scopes: scopes? })
+}
+
+fn scopes(given: &At<Vec<At<String>>>, notes: &mut Notes<'_>) -> Option<Vec<Scope>> {
+    if given.value.is_empty() {
+        notes.problem(given.place, "scopes is empty; give some of infer, jobs, admin");
+        return None;
+    }
+    let scopes: Vec<_> =
+        given.value.iter().filter_map(|scope| one_of("scopes", scope, &SCOPES, notes)).collect();
+    (scopes.len() == given.value.len()).then_some(scopes)
+}
+
+fn hash(given: &At<String>, notes: &mut Notes<'_>) -> Option<KeyHash> {
+    match KeyHash::parse(&given.value) {
+        Ok(hash) => Some(hash),
+        Err(why) => {
+            notes.problem(given.place, why);
+            None
+        }
+    }
+}
+
+pub(super) fn loans(draft: &LoansDraft, notes: &mut Notes<'_>) -> Loans {
+    let mut allow = Vec::new();
+    for At { value, place } in draft.allow.iter().flat_map(|allow| &allow.value) {
+        if value.is_empty() {
+            notes.problem(*place, "allow holds an empty name; give a program's name or path");
+        }
+        allow.push(value.clone());
+    }
+    let notice_s = within("notice_s", draft.notice_s.as_ref(), 1..=3600, 10, notes);
+    let lease_s = within("lease_s", draft.lease_s.as_ref(), 1..=86_400, 60, notes);
+    if notice_s > lease_s {
+        let at = draft.notice_s.as_ref().or(draft.lease_s.as_ref());
+        let message = format!("notice_s {notice_s} is longer than lease_s {lease_s}");
+        notes.problem(at.map_or(draft.place, |at| at.place), message);
+    }
+    Loans { allow, notice: Duration::from_secs(notice_s), lease: Duration::from_secs(lease_s) }
+}
+
+/// No two tenants or keys may be known by the same key.
+pub(super) fn distinct_hashes(draft: &Draft, notes: &mut Notes<'_>) {
+    let tenants = draft.tenants.iter().map(|tenant| tenant.key_sha256.as_ref());
+    let keys = draft.keys.iter().map(|key| key.key_sha256.as_ref());
+    let mut seen: HashMap<KeyHash, Place> = HashMap::new();
+    for given in tenants.chain(keys).flatten() {
+        let Ok(hash) = KeyHash::parse(&given.value) else { continue };
+        if let Some(first) = seen.insert(hash, given.place) {
+            let first = line(first, notes);
+            notes.problem(given.place, format!("key_sha256 is also that of line {first}"));
+        }
+    }
+}
+
+/// Admin reachable from other hosts needs a key that opens it.
+pub(super) fn guarded(router: &RouterSettings, draft: &Draft, notes: &mut Notes<'_>) {
+    let admin = router.admin_listen;
+    // Scopes that cannot be read are a problem of their own.
+    let opens = draft.keys.iter().any(|key| {
+        let scopes = key.scopes.as_ref();
+        scopes.is_none_or(|scopes| scopes.value.iter().any(|scope| scope.value == "admin"))
+    });
+    if !admin.ip().is_loopback() && !opens {
+        let place = draft.router.admin_listen.as_ref().map_or(Place::Offset(0), |at| at.place);
+        let message = format!(
+            "admin_listen {admin} is not loopback and no [[key]] has the admin scope; \
+             add one, or listen on 127.0.0.1"
+        );
+        notes.problem(place, message);
+    }
+}

@@ -1,0 +1,104 @@
+//! What a synthetic model takes and gives.
+
+use oip::{Datatype, TensorSpec};
+
+use super::super::{
+    draft::TensorDraft,
+    problems::{At, Notes},
+};
+
+/// Elements of one row of one tensor; more is a mistake.
+const MAX_ROW_ELEMENTS: i64 = 1 << 28;
+
+/// Checks one list of tensors.
+pub(super) fn check(
+    key: &str,
+    given: &At<Vec<TensorDraft>>,
+    notes: &mut Notes<'_>,
+) -> Option<Vec<TensorSpec>> {
+    if given.value.is_empty() {
+        notes.problem(given.place, format!("{key} is empty; give at least one tensor"));
+        return None;
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for At { value, place } in given.value.iter().filter_map(|tensor| tensor.name.as_ref()) {
+        if value.is_empty() {
+            notes.problem(*place, "a tensor's name is empty");
+        } else if names.contains(&value.as_str()) {
+            notes.problem(*place, format!("{key} has {value:?} twice"));
+        }
+        names.push(value);
+    }
+    let specs: Vec<_> = given.value.iter().filter_map(|tensor| spec(tensor, notes)).collect();
+    (specs.len() == given.value.len()).then_some(specs)
+}
+
+fn spec(draft: &TensorDraft, notes: &mut Notes<'_>) -> Option<TensorSpec> {
+    let datatype = draft.datatype.as_ref().and_then(|given| datatype(given, notes));
+    let shape = draft.shape.as_ref().and_then(|given| shape(given, notes));
+    Some(TensorSpec {
+        name: draft.name.as_ref()?.value.clone(),
+        datatype: datatype?,
+        shape: shape?,
+    })
+}
+
+fn datatype(given: &At<String>, notes: &mut Notes<'_>) -> Option<Datatype> {
+    let read = given.value.parse().ok();
+    if read.is_none() {
+        let known: Vec<_> = Datatype::ALL.iter().map(|datatype| datatype.name()).collect();
+        let message = format!("datatype is {:?}; give one of {}", given.value, known.join(", "));
+        notes.problem(given.place, message);
+    }
+    read
+}
+
+fn shape(given: &At<Vec<At<i64>>>, notes: &mut Notes<'_>) -> Option<Vec<i64>> {
+    let sizes: Vec<i64> = given.value.iter().map(|size| size.value).collect();
+    let Some((-1, row)) = sizes.split_first().map(|(first, row)| (*first, row)) else {
+        let message = format!("shape is {sizes:?}; its first size is the batch and must be -1");
+        notes.problem(given.place, message);
+        return None;
+    };
+    if row.len() + 1 > oip::MAX_RANK {
+        let message = format!("shape has {} sizes; give at most {}", sizes.len(), oip::MAX_RANK);
+        notes.problem(given.place, message);
+        return None;
+    }
+    for At { value, place } in &given.value[1..] {
+        if *value < -1 || *value == 0 {
+            notes.problem(*place, format!("shape has {value}; give 1 or more, or -1 for any"));
+        }
+    }
+    let fixed = row.iter().map(|size| (*size).max(1));
+    let elements = fixed.fold(1_i64, i64::saturating_mul);
+    if elements > MAX_ROW_ELEMENTS {
+        let message =
+            format!("shape has {elements} elements per row; give at most {MAX_ROW_ELEMENTS}");
+        notes.problem(given.place, message);
+        return None;
+    }
+    Some(sizes)
+}
+
+/// An output of any size must echo an input, else nothing says how large it is.
+pub(super) fn sized(
+    given: &At<Vec<TensorDraft>>,
+    inputs: &[TensorSpec],
+    outputs: &[TensorSpec],
+    notes: &mut Notes<'_>,
+) {
+    for (output, draft) in outputs.iter().zip(&given.value) {
+        let echoes = inputs
+            .iter()
+            .any(|input| input.datatype == output.datatype && input.shape == output.shape);
+        if output.shape[1..].contains(&-1) && !echoes {
+            let place = draft.shape.as_ref().map_or(given.place, |shape| shape.place);
+            let message = format!(
+                "output {:?} has a size of -1 but no input has its shape and datatype to echo",
+                output.name
+            );
+            notes.problem(place, message);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What differs between two configurations, and what each difference takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Config, effective::Setting};
+
+/// One difference. Serializes without secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The whole name, such as `model.digits.slo_ms`; for a table that came or went, the table's.
+    pub path: String,
+    /// The value before, as the file would have it; absent if there was none.
+    pub old: Option<String>,
+    /// The value after.
+    pub new: Option<String>,
+    /// What it takes.
+    pub effect: Effect,
+}
+
+/// What a difference takes to be in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// A reload.
+    Live,
+    /// A new process; a reload with such a difference is refused whole.
+    Restart,
+}
+
+/// Keys that a running router can change, by table. All others take a restart.
+const LIVE: &[(&str, &[&str])] = &[
+    (
+        "router",
+        &[
+            "max_body_bytes",
+            "max_decompressed_bytes",
+            "body_timeout_ms",
+            "drain_delay_s",
+            "drain_timeout_s",
+            "access_log",
+        ],
+    ),
+    (
+        "model",
+        &["slo_ms", "slo_target", "max_batch", "batching", "batch_size", "batch_delay_ms", "class"],
+    ),
+    ("tenant", &["name", "key_sha256", "rate_rps", "share"]),
+    ("key", &["name", "key_sha256", "scopes"]),
+    ("loans", &["allow", "notice_s", "lease_s"]),
+];
+
+/// Tables that may come and go while the router runs.
+const LIVE_TABLES: &[&str] = &["tenant", "key", "loans"];
+
+/// Everything that differs, by path.
+pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
+    let (before, after) = (tables(old), tables(new));
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let mut changes = Vec::new();
+    for name in names {
+        match (before.get(name), after.get(name)) {
+            (Some(before), Some(after)) => compare(before, after, &mut changes),
+            (None, _) => changes.push(whole(*name, None, Some("added".to_owned()))),
+            (_, None) => changes.push(whole(*name, Some("removed".to_owned()), None)),
+        }
+    }
+    changes.extend(measurements(old, new));
+    changes
+}
+
+/// A table's name, and which of several it is.
+type Name<'c> = (&'static str, Option<&'c str>);
+type Keys<'c> = BTreeMap<&'static str, &'c Setting>;
+
+fn tables(config: &Config) -> BTreeMap<Name<'_>, Keys<'_>> {
+    let mut tables: BTreeMap<Name<'_>, Keys<'_>> = BTreeMap::new();
+    for setting in &config.effective.settings {
+        let name = (setting.table, setting.item.as_deref());
+        tables.entry(name).or_default().insert(setting.key, setting);
+    }
+    tables
+}
+
+fn compare(before: &Keys<'_>, after: &Keys<'_>, changes: &mut Vec<Change>) {
+    let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    for key in keys {
+        let (old, new) = (before.get(key), after.get(key));
+        let same = match (old, new) {
+            (Some(old), Some(new)) => old.same_value(new),
+            (None, _) | (_, None) => false,
+        };
+        if let Some(setting) = new.or(old)
+            && !same
+        {
+            changes.push(Change {
+                path: setting.path(),
+                old: old.map(|old| old.value_text()),
+                new: new.map(|new| new.value_text()),
+                effect: effect(setting.table, key),
+            });
+        }
+    }
+}
+
+fn effect(table: &str, key: &str) -> Effect {
+    let live = LIVE.iter().any(|(name, keys)| *name == table && keys.contains(&key));
+    if live { Effect::Live } else { Effect::Restart }
+}
+
+fn whole((table, item): Name<'_>, old: Option<String>, new: Option<String>) -> Change {
+    let path = item.map_or_else(|| table.to_owned(), |item| format!("{table}.{item}"));
+    let live = LIVE_TABLES.contains(&table);
+    Change { path, old, new, effect: if live { Effect::Live } else { Effect::Restart } }
+}
+
+/// Profiles whose file kept its name and changed its content.
+fn measurements<'c>(old: &'c Config, new: &'c Config) -> impl Iterator<Item = Change> + 'c {
+    new.models.iter().filter_map(|model| {
+        let before = old.models.iter().find(|before| before.name == model.name)?;
+        let (then, now) = (before.profile.as_ref()?, model.profile.as_ref()?);
+        let rows = |count: usize| Some(format!("{count} measurements"));
+        (then != now).then(|| Change {
+            path: format!("model.{}.profile_csv (content)", model.name),
+            old: rows(then.rows().len()),
+            new: rows(now.rows().len()),
+            effect: Effect::Restart,
+        })
+    })
+}

@@ -1,0 +1,264 @@
+//! The file as written: every value optional, every value with its place.
+
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    problems::{At, Notes, Place},
+    tree::{Read, Section},
+};
+
+/// The whole file.
+pub(super) struct Draft {
+    pub(super) router: RouterDraft,
+    pub(super) models: Vec<ModelDraft>,
+    pub(super) tenants: Vec<TenantDraft>,
+    pub(super) keys: Vec<KeyDraft>,
+    pub(super) loans: Option<LoansDraft>,
+    pub(super) workers: Vec<WorkerDraft>,
+}
+
+/// `[router]`.
+#[derive(Default)]
+pub(super) struct RouterDraft {
+    pub(super) listen: Option<At<String>>,
+    pub(super) admin_listen: Option<At<String>>,
+    pub(super) state_dir: Option<At<String>>,
+    pub(super) max_body_bytes: Option<At<u64>>,
+    pub(super) max_decompressed_bytes: Option<At<u64>>,
+    pub(super) max_header_bytes: Option<At<u64>>,
+    pub(super) max_connections: Option<At<u64>>,
+    pub(super) header_timeout_ms: Option<At<u64>>,
+    pub(super) body_timeout_ms: Option<At<u64>>,
+    pub(super) idle_timeout_s: Option<At<u64>>,
+    pub(super) drain_delay_s: Option<At<u64>>,
+    pub(super) drain_timeout_s: Option<At<u64>>,
+    pub(super) access_log: Option<At<String>>,
+}
+
+/// One `[[model]]`.
+pub(super) struct ModelDraft {
+    pub(super) place: Place,
+    /// The keys it has, also those whose value or spelling is wrong.
+    pub(super) keys: Vec<String>,
+    pub(super) name: Option<At<String>>,
+    pub(super) version: Option<At<String>>,
+    pub(super) engine: Option<At<String>>,
+    pub(super) path: Option<At<String>>,
+    pub(super) profile_csv: Option<At<String>>,
+    pub(super) slo_ms: Option<At<f64>>,
+    pub(super) slo_target: Option<At<f64>>,
+    pub(super) max_batch: Option<At<u64>>,
+    pub(super) memory_mib: Option<At<u64>>,
+    pub(super) replicas: ReplicasDraft,
+    pub(super) batching: Option<At<String>>,
+    pub(super) batch_size: Option<At<u64>>,
+    pub(super) batch_delay_ms: Option<At<f64>>,
+    pub(super) cache_mib: Option<At<u64>>,
+    pub(super) class: Option<At<String>>,
+    pub(super) inputs: Option<At<Vec<TensorDraft>>>,
+    pub(super) outputs: Option<At<Vec<TensorDraft>>>,
+}
+
+impl ModelDraft {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|has| has == key)
+    }
+}
+
+/// `replicas = { min, max }`.
+#[derive(Default)]
+pub(super) struct ReplicasDraft {
+    pub(super) min: Option<At<u64>>,
+    pub(super) max: Option<At<u64>>,
+}
+
+/// One of `inputs` or `outputs`.
+pub(super) struct TensorDraft {
+    pub(super) name: Option<At<String>>,
+    pub(super) datatype: Option<At<String>>,
+    pub(super) shape: Option<At<Vec<At<i64>>>>,
+}
+
+/// One `[[tenant]]`.
+pub(super) struct TenantDraft {
+    pub(super) name: Option<At<String>>,
+    pub(super) key_sha256: Option<At<String>>,
+    pub(super) rate_rps: Option<At<f64>>,
+    pub(super) share: Option<At<f64>>,
+}
+
+/// One `[[key]]`.
+pub(super) struct KeyDraft {
+    pub(super) name: Option<At<String>>,
+    pub(super) key_sha256: Option<At<String>>,
+    pub(super) scopes: Option<At<Vec<At<String>>>>,
+}
+
+/// `[loans]`.
+pub(super) struct LoansDraft {
+    pub(super) place: Place,
+    pub(super) allow: Option<At<Vec<At<String>>>>,
+    pub(super) notice_s: Option<At<u64>>,
+    pub(super) lease_s: Option<At<u64>>,
+}
+
+/// One `[[worker]]`.
+pub(super) struct WorkerDraft {
+    pub(super) gpu: Option<At<String>>,
+    pub(super) geometry: Option<At<Vec<At<String>>>>,
+}
+
+/// Reads what can be read of `text` and notes the rest.
+pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    let mut errors: Vec<_> = errors
+        .iter()
+        .map(|error| (error.span().map_or(0, |span| span.start), error.message()))
+        .collect();
+    errors.sort_unstable();
+    for (offset, message) in errors {
+        notes.broken(offset, message);
+    }
+    let mut root = Section::new(root.get_ref(), "the file", Place::Offset(0));
+    let draft = Draft {
+        router: root
+            .section("router", "[router]", notes)
+            .map_or_else(RouterDraft::default, |section| router(section, notes)),
+        models: each(root.sections("model", "[[model]]", notes), notes, model),
+        tenants: each(root.sections("tenant", "[[tenant]]", notes), notes, tenant),
+        keys: each(root.sections("key", "[[key]]", notes), notes, key),
+        loans: root.section("loans", "[loans]", notes).map(|section| loans(section, notes)),
+        workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),
+    };
+    root.finish(notes);
+    draft
+}
+
+fn each<'t, T>(
+    sections: Vec<Section<'t>>,
+    notes: &mut Notes<'_>,
+    read: fn(Section<'t>, &mut Notes<'_>) -> T,
+) -> Vec<T> {
+    sections.into_iter().map(|section| read(section, notes)).collect()
+}
+
+fn router(mut section: Section<'_>, notes: &mut Notes<'_>) -> RouterDraft {
+    let draft = RouterDraft {
+        listen: section.get("listen", notes),
+        admin_listen: section.get("admin_listen", notes),
+        state_dir: section.get("state_dir", notes),
+        max_body_bytes: section.get("max_body_bytes", notes),
+        max_decompressed_bytes: section.get("max_decompressed_bytes", notes),
+        max_header_bytes: section.get("max_header_bytes", notes),
+        max_connections: section.get("max_connections", notes),
+        header_timeout_ms: section.get("header_timeout_ms", notes),
+        body_timeout_ms: section.get("body_timeout_ms", notes),
+        idle_timeout_s: section.get("idle_timeout_s", notes),
+        drain_delay_s: section.get("drain_delay_s", notes),
+        drain_timeout_s: section.get("drain_timeout_s", notes),
+        access_log: section.get("access_log", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
+fn model(mut section: Section<'_>, notes: &mut Notes<'_>) -> ModelDraft {
+    let mut draft = ModelDraft {
+        place: section.place(),
+        keys: Vec::new(),
+        name: section.need("name", notes),
+        version: section.get("version", notes),
+        engine: section.need("engine", notes),
+        path: section.get("path", notes),
+        profile_csv: section.get("profile_csv", notes),
+        slo_ms: section.need("slo_ms", notes),
+        slo_target: section.get("slo_target", notes),
+        max_batch: section.get("max_batch", notes),
+        memory_mib: section.get("memory_mib", notes),
+        replicas: section
+            .section("replicas", "replicas = { min = 1, max = 4 }", notes)
+            .map_or_else(ReplicasDraft::default, |section| replicas(section, notes)),
+        batching: section.get("batching", notes),
+        batch_size: section.get("batch_size", notes),
+        batch_delay_ms: section.get("batch_delay_ms", notes),
+        cache_mib: section.get("cache_mib", notes),
+        class: section.get("class", notes),
+        inputs: section.get("inputs", notes),
+        outputs: section.get("outputs", notes),
+    };
+    draft.keys = section.finish(notes);
+    draft
+}
+
+fn replicas(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReplicasDraft {
+    let draft = ReplicasDraft { min: section.get("min", notes), max: section.get("max", notes) };
+    section.finish(notes);
+    draft
+}
+
+fn tenant(mut section: Section<'_>, notes: &mut Notes<'_>) -> TenantDraft {
+    let draft = TenantDraft {
+        name: section.need("name", notes),
+        key_sha256: section.need("key_sha256", notes),
+        rate_rps: section.get("rate_rps", notes),
+        share: section.get("share", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
+fn key(mut section: Section<'_>, notes: &mut Notes<'_>) -> KeyDraft {
+    let draft = KeyDraft {
+        name: section.need("name", notes),
+        key_sha256: section.need("key_sha256", notes),
+        scopes: section.need("scopes", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
+fn loans(mut section: Section<'_>, notes: &mut Notes<'_>) -> LoansDraft {
+    let draft = LoansDraft {
+        place: section.place(),
+        allow: section.get("allow", notes),
+        notice_s: section.get("notice_s", notes),
+        lease_s: section.get("lease_s", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
+fn worker(mut section: Section<'_>, notes: &mut Notes<'_>) -> WorkerDraft {
+    let draft =
+        WorkerDraft { gpu: section.need("gpu", notes), geometry: section.get("geometry", notes) };
+    section.finish(notes);
+    draft
+}
+
+impl Read for Vec<TensorDraft> {
+    fn read(key: &str, value: &toml::Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let place = Place::Offset(value.span().start);
+        let Some(items) = value.get_ref().as_array() else {
+            notes.problem(place, format!("{key} is not a list; give {TENSORS}"));
+            return None;
+        };
+        let mut tensors = Vec::with_capacity(items.len());
+        for item in items.iter() {
+            let place = Place::Offset(item.span().start);
+            let Some(table) = item.get_ref().as_table() else {
+                notes.problem(place, format!("{key} holds something else; give {TENSORS}"));
+                continue;
+            };
+            let mut section = Section::new(table, "a tensor", place);
+            tensors.push(TensorDraft {
+                name: section.need("name", notes),
+                datatype: section.need("datatype", notes),
+                shape: section.need("shape", notes),
+            });
+            section.finish(notes);
+        }
+        (tensors.len() == items.len()).then_some(tensors)
+    }
+}
+
+const TENSORS: &str = "[{ name = \"x\", datatype = \"FP32\", shape = [-1, 16] }]";

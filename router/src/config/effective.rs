@@ -1,0 +1,290 @@
+//! Every value in force, and where it came from.
+
+use std::{fmt, fmt::Write, time::Duration};
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::{
+    Batching, Config, Engine, Key, KeyHash, Loans, Model, RouterSettings, Tenant, Worker,
+    draft::{Draft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, WorkerDraft},
+    problems::{At, Notes, Place},
+    secrets::HIDDEN,
+};
+
+/// Every value in force, in the order of the documentation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Effective {
+    /// The file's name.
+    pub file: String,
+    /// The values.
+    pub settings: Vec<Setting>,
+}
+
+/// One value in force. Serializes without secrets.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// The table, such as `model`.
+    pub table: &'static str,
+    /// Which of several such tables: its `name`, or its index from 0.
+    pub item: Option<String>,
+    /// The key within the table.
+    pub key: &'static str,
+    /// The value, or null where there is none; a secret only as a sign that there is one.
+    pub value: Value,
+    /// Where it came from.
+    pub origin: Origin,
+    #[serde(skip)]
+    secret: Option<KeyHash>,
+}
+
+impl Setting {
+    /// The whole name, such as `model.digits.slo_ms`.
+    pub fn path(&self) -> String {
+        match &self.item {
+            Some(item) => format!("{}.{item}.{}", self.table, self.key),
+            None => format!("{}.{}", self.table, self.key),
+        }
+    }
+
+    /// Whether both hold the same, hidden values included.
+    pub(super) fn same_value(&self, other: &Self) -> bool {
+        self.value == other.value && self.secret == other.secret
+    }
+
+    /// The value as the file would have it.
+    pub fn value_text(&self) -> String {
+        toml_text(&self.value)
+    }
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The file, at this line.
+    File {
+        /// The file's name.
+        file: String,
+        /// From 1.
+        line: usize,
+    },
+    /// The environment variable of this name.
+    Environment(&'static str),
+    /// Nobody said otherwise.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { file, line } => write!(f, "{file}:{line}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for Effective {
+    /// TOML, each value with its origin. Not to be loaded again: secrets are not in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = None;
+        for setting in &self.settings {
+            let header = (setting.table, &setting.item);
+            if shown != Some(header) {
+                let gap = if shown.is_some() { "\n" } else { "" };
+                let (open, close) = if setting.item.is_some() { ("[[", "]]") } else { ("[", "]") };
+                writeln!(f, "{gap}{open}{}{close}", setting.table)?;
+                shown = Some(header);
+            }
+            let mut line = format!("{} = {}", setting.key, setting.value_text());
+            if setting.value.is_null() {
+                line = format!("# {} is not set", setting.key);
+            }
+            writeln!(f, "{line:<48} # {}", setting.origin)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lists every value of `config`, with origins from the draft it was made from.
+pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effective {
+    let file = notes.file().to_owned();
+    let mut listing = Listing { notes, table: "router", item: None, settings: Vec::new() };
+    listing.router(&config.router, &draft.router);
+    for (model, draft) in config.models.iter().zip(&draft.models) {
+        listing.within("model", Some(model.name.clone()));
+        listing.model(model, draft);
+    }
+    for (tenant, draft) in config.tenants.iter().zip(&draft.tenants) {
+        listing.within("tenant", Some(tenant.name.clone()));
+        listing.tenant(tenant, draft);
+    }
+    for (key, draft) in config.keys.iter().zip(&draft.keys) {
+        listing.within("key", Some(key.name.clone()));
+        listing.key(key, draft);
+    }
+    if let (Some(loans), Some(draft)) = (&config.loans, &draft.loans) {
+        listing.within("loans", None);
+        listing.loans(loans, draft);
+    }
+    for (index, (worker, draft)) in config.workers.iter().zip(&draft.workers).enumerate() {
+        listing.within("worker", Some(index.to_string()));
+        listing.worker(worker, draft);
+    }
+    Effective { file, settings: listing.settings }
+}
+
+struct Listing<'n> {
+    notes: &'n Notes<'n>,
+    table: &'static str,
+    item: Option<String>,
+    settings: Vec<Setting>,
+}
+
+impl Listing<'_> {
+    fn within(&mut self, table: &'static str, item: Option<String>) {
+        self.table = table;
+        self.item = item;
+    }
+
+    fn put<T>(&mut self, key: &'static str, value: impl Into<Value>, given: &Option<At<T>>) {
+        let origin = match given.as_ref().map(|given| given.place) {
+            Some(Place::Offset(offset)) => {
+                Origin::File { file: self.notes.file().to_owned(), line: self.notes.line(offset) }
+            }
+            Some(Place::Environment(name)) => Origin::Environment(name),
+            None => Origin::Default,
+        };
+        let (table, item, value) = (self.table, self.item.clone(), value.into());
+        self.settings.push(Setting { table, item, key, value, origin, secret: None });
+    }
+
+    fn put_secret(&mut self, key: &'static str, secret: KeyHash, given: &Option<At<String>>) {
+        self.put(key, HIDDEN, given);
+        if let Some(setting) = self.settings.last_mut() {
+            setting.secret = Some(secret);
+        }
+    }
+
+    fn router(&mut self, router: &RouterSettings, draft: &RouterDraft) {
+        self.put("listen", router.listen.to_string(), &draft.listen);
+        self.put("admin_listen", router.admin_listen.to_string(), &draft.admin_listen);
+        self.put("state_dir", written(&draft.state_dir), &draft.state_dir);
+        self.put("max_body_bytes", router.max_body_bytes, &draft.max_body_bytes);
+        let decompressed = router.max_decompressed_bytes;
+        self.put("max_decompressed_bytes", decompressed, &draft.max_decompressed_bytes);
+        self.put("max_header_bytes", router.max_header_bytes, &draft.max_header_bytes);
+        self.put("max_connections", router.max_connections, &draft.max_connections);
+        self.put("header_timeout_ms", ms(router.header_timeout), &draft.header_timeout_ms);
+        self.put("body_timeout_ms", ms(router.body_timeout), &draft.body_timeout_ms);
+        self.put("idle_timeout_s", router.idle_timeout.as_secs(), &draft.idle_timeout_s);
+        self.put("drain_delay_s", router.drain_delay.as_secs(), &draft.drain_delay_s);
+        self.put("drain_timeout_s", router.drain_timeout.as_secs(), &draft.drain_timeout_s);
+        self.put("access_log", router.access_log.name(), &draft.access_log);
+    }
+
+    fn model(&mut self, model: &Model, draft: &ModelDraft) {
+        self.put("name", model.name.as_str(), &draft.name);
+        self.put("version", model.version.as_str(), &draft.version);
+        self.put("engine", model.engine.name(), &draft.engine);
+        self.put("path", written(&draft.path), &draft.path);
+        self.put("profile_csv", written(&draft.profile_csv), &draft.profile_csv);
+        self.put("slo_ms", ms(model.slo), &draft.slo_ms);
+        self.put("slo_target", model.slo_target, &draft.slo_target);
+        self.put("max_batch", model.max_batch, &draft.max_batch);
+        self.put("memory_mib", model.memory_mib, &draft.memory_mib);
+        self.put("replicas.min", model.replicas.min, &draft.replicas.min);
+        self.put("replicas.max", model.replicas.max, &draft.replicas.max);
+        self.put("batching", model.batching.name(), &draft.batching);
+        if let Batching::Timeout { batch, delay } = model.batching {
+            self.put("batch_size", batch, &draft.batch_size);
+            self.put("batch_delay_ms", ms(delay), &draft.batch_delay_ms);
+        }
+        self.put("cache_mib", model.cache_mib, &draft.cache_mib);
+        self.put("class", model.class.name(), &draft.class);
+        if let Engine::Synthetic { inputs, outputs, .. } = &model.engine {
+            self.put("inputs", tensors(inputs), &draft.inputs);
+            self.put("outputs", tensors(outputs), &draft.outputs);
+        }
+    }
+
+    fn tenant(&mut self, tenant: &Tenant, draft: &TenantDraft) {
+        self.put("name", tenant.name.as_str(), &draft.name);
+        self.put_secret("key_sha256", tenant.key, &draft.key_sha256);
+        self.put("rate_rps", tenant.rate_rps.map(number), &draft.rate_rps);
+        self.put("share", number(tenant.share), &draft.share);
+    }
+
+    fn key(&mut self, key: &Key, draft: &KeyDraft) {
+        let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.name()).collect();
+        self.put("name", key.name.as_str(), &draft.name);
+        self.put_secret("key_sha256", key.key, &draft.key_sha256);
+        self.put("scopes", scopes, &draft.scopes);
+    }
+
+    fn loans(&mut self, loans: &Loans, draft: &LoansDraft) {
+        self.put("allow", loans.allow.clone(), &draft.allow);
+        self.put("notice_s", loans.notice.as_secs(), &draft.notice_s);
+        self.put("lease_s", loans.lease.as_secs(), &draft.lease_s);
+    }
+
+    fn worker(&mut self, worker: &Worker, draft: &WorkerDraft) {
+        let positions: Vec<_> = worker.slices.iter().map(|slice| slice.position.clone()).collect();
+        self.put("gpu", format!("simulated:{}", worker.gpu.kind()), &draft.gpu);
+        self.put("geometry", positions, &draft.geometry);
+    }
+}
+
+fn written(given: &Option<At<String>>) -> Option<String> {
+    given.as_ref().map(|given| given.value.clone())
+}
+
+fn ms(time: Duration) -> Value {
+    number(time.as_secs_f64() * 1000.0)
+}
+
+/// A whole number without its `.0`.
+fn number(number: f64) -> Value {
+    let rounded = (number * 1e6).round() / 1e6;
+    if rounded.fract() == 0.0 && rounded.abs() < 9e15 {
+        json!(rounded as i64)
+    } else {
+        json!(rounded)
+    }
+}
+
+fn tensors(specs: &[oip::TensorSpec]) -> Value {
+    let tensor = |spec: &oip::TensorSpec| {
+        let datatype = spec.datatype.name();
+        json!({ "name": spec.name, "datatype": datatype, "shape": spec.shape })
+    };
+    specs.iter().map(tensor).collect()
+}
+
+/// `value` on one line of TOML.
+fn toml_text(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => toml::Value::String(text.clone()).to_string(),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(toml_text).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let mut text = String::from("{");
+            for (index, (key, value)) in fields.iter().enumerate() {
+                let comma = if index == 0 { "" } else { "," };
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{comma} {key} = {}", toml_text(value));
+            }
+            text + " }"
+        }
+    }
+}

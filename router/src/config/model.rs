@@ -1,0 +1,129 @@
+//! One served model, as checked.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use oip::TensorSpec;
+
+use super::profile::Profile;
+
+/// One served model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The name in `/v2/models/{name}`.
+    pub name: String,
+    /// The version in `/v2/models/{name}/versions/{version}`.
+    pub version: String,
+    /// What runs it.
+    pub engine: Engine,
+    /// Its measured latency, where a file gives it; else it is learned at warm-up.
+    pub profile: Option<Arc<Profile>>,
+    /// Time allowed from arrival to last response byte.
+    pub slo: Duration,
+    /// The part of requests that must be within `slo`, in `(0, 1)`.
+    pub slo_target: f64,
+    /// The most rows one batch may hold. 1 to 1024.
+    pub max_batch: u32,
+    /// Memory one replica needs.
+    pub memory_mib: u64,
+    /// How many replicas.
+    pub replicas: Replicas,
+    /// When a batch is closed.
+    pub batching: Batching,
+    /// Room for remembered answers; 0 is off.
+    pub cache_mib: u64,
+    /// The class of requests that name none.
+    pub class: Class,
+}
+
+/// What runs a model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Engine {
+    /// A real model.
+    Onnx {
+        /// The model file, found to exist.
+        path: PathBuf,
+    },
+    /// Sleeps by a measured profile.
+    Synthetic {
+        /// How long it sleeps.
+        profile: Arc<Profile>,
+        /// What it takes; the first dimension is the batch.
+        inputs: Vec<TensorSpec>,
+        /// What it gives.
+        outputs: Vec<TensorSpec>,
+    },
+}
+
+impl Engine {
+    /// The word for it in the file.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Onnx { .. } => "onnx",
+            Self::Synthetic { .. } => "synthetic",
+        }
+    }
+}
+
+/// How many replicas a model has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicas {
+    /// Always kept. At least 1.
+    pub min: u32,
+    /// Never exceeded. At least `min`.
+    pub max: u32,
+}
+
+/// When a batch is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// By deadline within the AIMD limit.
+    Slo,
+    /// By the AIMD limit alone.
+    Aimd,
+    /// By deadline alone.
+    Deadline,
+    /// By deadline, refusing heads that would hold back a larger batch.
+    EarlyDrop,
+    /// As late as the head's deadline allows.
+    Deferred,
+    /// At a size or after a wait, as other servers do; for comparison.
+    Timeout {
+        /// The size that closes a batch. At most the model's `max_batch`.
+        batch: u32,
+        /// The wait that closes a batch. Less than the objective.
+        delay: Duration,
+    },
+}
+
+impl Batching {
+    /// The word for it in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slo => "slo",
+            Self::Aimd => "aimd",
+            Self::Deadline => "deadline",
+            Self::EarlyDrop => "early_drop",
+            Self::Deferred => "deferred",
+            Self::Timeout { .. } => "timeout",
+        }
+    }
+}
+
+/// Who goes first when not all can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Someone waits.
+    Interactive,
+    /// Shed first.
+    Batch,
+}
+
+impl Class {
+    /// The word for it in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Batch => "batch",
+        }
+    }
+}

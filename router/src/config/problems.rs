@@ -1,0 +1,233 @@
+//! Everything wrong with a configuration, each with its place.
+
+use std::{collections::BTreeSet, fmt, path::Path};
+
+use serde::Serialize;
+
+/// One thing wrong, or one thing to know, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file, or the environment variable.
+    pub file: String,
+    /// From 1; absent when no line is to blame.
+    pub line: Option<usize>,
+    /// In characters, from 1.
+    pub column: Option<usize>,
+    /// What is wrong, with the numbers that say so.
+    pub message: String,
+    #[serde(skip)]
+    order: usize,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        for number in [self.line, self.column].into_iter().flatten() {
+            write!(f, ":{number}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Everything wrong with one configuration, in file order. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    /// Each, in file order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
+        self.0.iter()
+    }
+
+    /// The file as a whole is at fault.
+    pub(super) fn of_file(path: &Path, message: impl Into<String>) -> Self {
+        let file = path.display().to_string();
+        Self(vec![Problem { file, line: None, column: None, message: message.into(), order: 0 }])
+    }
+
+    /// The file is at fault right after `text`.
+    pub(super) fn of_text(path: &Path, text: &str, message: &str) -> Self {
+        let mut notes = Notes::new(path, text);
+        notes.problem(Place::Offset(text.len()), message);
+        Self(notes.problems)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// What an operator should know about a configuration that is nevertheless sound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Warnings(Vec<Problem>);
+
+impl Warnings {
+    /// Each, in file order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
+        self.0.iter()
+    }
+
+    /// Whether there is nothing to know.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Where a value stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At this byte of the file.
+    Offset(usize),
+    /// In this environment variable.
+    Environment(&'static str),
+}
+
+/// A value and where it stood.
+#[derive(Clone, Debug)]
+pub(super) struct At<T> {
+    pub(super) value: T,
+    pub(super) place: Place,
+}
+
+/// A line and column, both from 1, of a byte of some text.
+pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
+    let mut end = offset.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = &text[..end];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// What has been found so far.
+pub(super) struct Notes<'a> {
+    file: String,
+    text: &'a str,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+    broken_lines: BTreeSet<usize>,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn new(path: &Path, text: &'a str) -> Self {
+        Self {
+            file: path.display().to_string(),
+            text,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            broken_lines: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    pub(super) fn line(&self, offset: usize) -> usize {
+        position(self.text, offset).0
+    }
+
+    /// The text is not TOML here; one such is told per line, since the rest follow from it.
+    pub(super) fn broken(&mut self, offset: usize, message: &str) {
+        let line = self.line(offset);
+        if self.broken_lines.insert(line) {
+            let problem = self.at(Place::Offset(offset), message.to_owned());
+            self.problems.push(problem);
+        }
+    }
+
+    /// A value that was read is wrong.
+    pub(super) fn problem(&mut self, place: Place, message: impl Into<String>) {
+        let problem = self.at(place, message.into());
+        if !problem.line.is_some_and(|line| self.broken_lines.contains(&line)) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Something is not there. Untold when the text was broken: it may only be out of sight.
+    pub(super) fn missing(&mut self, place: Place, message: impl Into<String>) {
+        if self.broken_lines.is_empty() {
+            self.problem(place, message);
+        }
+    }
+
+    /// The file named at `place` is wrong, at a place of its own.
+    pub(super) fn elsewhere(&mut self, place: Place, problem: Problem) {
+        let order = self.at(place, String::new()).order;
+        self.problems.push(Problem { order, ..problem });
+    }
+
+    pub(super) fn warn(&mut self, place: Place, message: impl Into<String>) {
+        let warning = self.at(place, message.into());
+        self.warnings.push(warning);
+    }
+
+    /// `value` if nothing is wrong. A missing value must have been told of.
+    pub(super) fn into_result<T>(mut self, value: Option<T>) -> Result<(T, Warnings), Problems> {
+        self.problems.sort_by_key(|problem| problem.order);
+        self.warnings.sort_by_key(|warning| warning.order);
+        match value {
+            Some(value) if self.problems.is_empty() => Ok((value, Warnings(self.warnings))),
+            Some(_) | None => {
+                assert!(!self.problems.is_empty(), "a value was dropped without a word");
+                Err(Problems(self.problems))
+            }
+        }
+    }
+
+    fn at(&self, place: Place, message: String) -> Problem {
+        match place {
+            Place::Offset(offset) => {
+                let (line, column) = position(self.text, offset);
+                Problem {
+                    file: self.file.clone(),
+                    line: Some(line),
+                    column: Some(column),
+                    message,
+                    order: offset,
+                }
+            }
+            Place::Environment(name) => Problem {
+                file: format!("environment {name}"),
+                line: None,
+                column: None,
+                message,
+                order: usize::MAX,
+            },
+        }
+    }
+}
+
+/// A problem of a file other than the configuration.
+pub(super) fn of_line(file: &Path, place: Option<(usize, usize)>, message: String) -> Problem {
+    let (line, column) = place.unzip();
+    Problem { file: file.display().to_string(), line, column, message, order: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_and_lines_count_newlines() {
+        let text = "a\nüß = 1\r\nb";
+        assert_eq!(position(text, 0), (1, 1));
+        assert_eq!(position(text, text.find('=').unwrap()), (2, 4));
+        assert_eq!(position(text, text.len()), (3, 2));
+        assert_eq!(position(text, 3), (2, 1), "inside a character is at its start");
+        assert_eq!(position(text, 999), (3, 2));
+    }
+}

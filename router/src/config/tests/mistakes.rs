@@ -1,0 +1,357 @@
+//! Files that are wrong, and what is said of them.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SIX_MISTAKES: &str = include_str!("../testdata/six-mistakes.toml");
+
+/// The problems of `text`, without the directory paths are relative to.
+fn problems(text: &str) -> String {
+    let base_dir = format!("{}/", configs().display());
+    read(text).unwrap_err().to_string().replace(&base_dir, "")
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    read(text).unwrap().1.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn six_mistakes_give_six_lines_each_with_its_line_and_column() {
+    let base_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/testdata");
+    let problems = parse(Path::new("r.toml"), SIX_MISTAKES, &base_dir).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "r.toml:4:10: listen is 8000; give a string\n\
+         r.toml:8:10: engine is \"onyx\"; did you mean \"onnx\"?\n\
+         r.toml:10:1: unknown key `max_bach`; did you mean `max_batch`?\n\
+         r.toml:11:20: replicas.min is 4 but replicas.max is 2\n\
+         r.toml:13:1: [[model]] needs `slo_ms`\n\
+         r.toml:19:7: no GPU kind named \"A100\"; known are A100-40GB, A100-80GB, A30-24GB, \
+         B200-180GB, H100-80GB, H100-NVL-94GB, H200-141GB"
+    );
+}
+
+#[test]
+fn broken_text_hides_neither_other_broken_lines_nor_other_mistakes() {
+    let text = "[router]\nlisten = \n[[model]]\nname = \"a\nslo_ms = \"fast\"\nmax_bach = 3\n";
+    let problems = problems(text);
+    let places: Vec<_> = problems.lines().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(places, ["r.toml:2:10", "r.toml:4:10", "r.toml:5:10", "r.toml:6:1"], "{problems}");
+}
+
+#[test]
+fn an_objective_no_profile_can_meet_is_refused_with_both_numbers() {
+    assert_eq!(
+        problems(&slow("").replace("= 50", "= 10.5")),
+        "r.toml:5:10: slo_ms is 10.5 but a batch of 1 takes 11 ms at best, on 1g.10gb in \
+         profiles/slow.csv"
+    );
+    assert!(read(&slow("max_batch = 1").replace("= 50", "= 11")).is_ok());
+}
+
+#[test]
+fn a_max_batch_that_cannot_be_reached_is_told_and_allowed() {
+    assert_eq!(
+        warnings(&slow("max_batch = 32").replace("= 50", "= 40")),
+        ["r.toml:8:13: max_batch 32 can never be reached: a batch of 31 takes 41.0 ms at best, \
+          on 1g.10gb, against slo_ms 40"]
+    );
+    assert_eq!(
+        warnings(&slow("max_batch = 33")),
+        ["r.toml:8:13: max_batch is 33 but profiles/slow.csv stops at batch 32; what lies beyond \
+          is not measured"]
+    );
+    assert!(warnings(&slow("max_batch = 32").replace("= 50", "= 42")).is_empty());
+}
+
+#[test]
+fn the_timeout_rule_has_keys_of_its_own_within_the_objective() {
+    let rule = "batching = \"timeout\"\nbatch_size = 33\nbatch_delay_ms = 50";
+    assert_eq!(
+        problems(&slow(rule)),
+        "r.toml:9:14: batch_size is 33; give 1 to max_batch, which is 32\n\
+         r.toml:10:18: batch_delay_ms is 50; give 0 to less than slo_ms, which is 50"
+    );
+    assert_eq!(
+        problems(&slow("batching = \"timeout\"")),
+        "r.toml:8:12: batching \"timeout\" needs `batch_size`\n\
+         r.toml:8:12: batching \"timeout\" needs `batch_delay_ms`"
+    );
+    assert!(problems(&slow("batch_size = 4")).contains("only for batching \"timeout\""));
+    let rule = "batching = \"timeout\"\nbatch_size = 8\nbatch_delay_ms = 2.5";
+    assert_eq!(
+        read(&slow(rule)).unwrap().0.models[0].batching,
+        Batching::Timeout { batch: 8, delay: Duration::from_micros(2500) }
+    );
+}
+
+#[test]
+fn a_missing_file_is_told_where_it_is_named() {
+    let text = "[[model]]\nname = \"a\"\nengine = \"onnx\"\npath = \"models/none.onnx\"\n\
+                profile_csv = \"profiles/none.csv\"\nslo_ms = 50\n";
+    assert_eq!(
+        problems(text),
+        "r.toml:4:8: path models/none.onnx: no such file\n\
+         r.toml:5:15: profile_csv profiles/none.csv: no such file"
+    );
+    let absent = load(Path::new("none/such.toml")).unwrap_err().to_string();
+    assert_eq!(absent, "none/such.toml: no such file");
+}
+
+#[test]
+fn each_engine_has_the_keys_it_needs_and_no_others() {
+    let text = "[[model]]\nname = \"a\"\nengine = \"synthetic\"\npath = \"x\"\nslo_ms = 50\n";
+    assert_eq!(
+        problems(text),
+        "r.toml:3:10: engine \"synthetic\" needs `profile_csv`\n\
+         r.toml:3:10: engine \"synthetic\" needs `inputs`\n\
+         r.toml:3:10: engine \"synthetic\" needs `outputs`\n\
+         r.toml:4:8: path is only for engine \"onnx\"; this model only sleeps"
+    );
+    let onnx = problems(&slow("").replace("\"synthetic\"", "\"onnx\""));
+    assert_eq!(onnx.lines().count(), 3, "{onnx}");
+    assert!(onnx.contains("needs `path`") && onnx.contains("outputs is only for"), "{onnx}");
+    let server = problems(&slow("").replace("\"synthetic\"", "\"server\""));
+    assert_eq!(server, "r.toml:3:10: engine \"server\" is not available in this build yet");
+}
+
+#[test]
+fn a_misspelt_or_mistyped_key_is_not_also_missing() {
+    assert_eq!(
+        problems(&slow("").replace("slo_ms", "slo_mss").replace("inputs", "input")),
+        "r.toml:5:1: unknown key `slo_mss`; did you mean `slo_ms`?\n\
+         r.toml:6:1: unknown key `input`; did you mean `inputs`?"
+    );
+    assert_eq!(
+        problems(&slow("batching = 1\nbatch_size = 1").replace("\"profiles/slow.csv\"", "7")),
+        "r.toml:4:15: profile_csv is 7; give a string\n\
+         r.toml:8:12: batching is 1; give a string"
+    );
+}
+
+#[test]
+fn tensors_must_say_their_batch_type_and_size() {
+    let text =
+        slow("").replace("\"FP32\", shape = [-1, 16] }]\nout", "\"F32\", shape = [16] }]\nout");
+    assert_eq!(
+        problems(&text),
+        "r.toml:6:36: datatype is \"F32\"; give one of BOOL, UINT8, UINT16, UINT32, UINT64, INT8, \
+         INT16, INT32, INT64, FP16, BF16, FP32, FP64, BYTES\n\
+         r.toml:6:51: shape is [16]; its first size is the batch and must be -1"
+    );
+    let text = slow("").replace(
+        "name = \"y\", datatype = \"FP32\", shape = [-1, 16]",
+        "name = \"y\", datatype = \"FP32\", shape = [-1, -1]",
+    );
+    assert!(problems(&text).contains("output \"y\" has a size of -1 but no input"));
+    assert!(read(&text.replace("[-1, 16]", "[-1, -1]")).is_ok());
+}
+
+#[test]
+fn names_and_keys_belong_to_one_table_each() {
+    let hash = "0123456789ABCDEF".repeat(4);
+    let text = format!(
+        "{}{}[[tenant]]\nname = \"t\"\nkey_sha256 = \"{hash}\"\nshare = 0\n\
+         [[tenant]]\nname = \"t\"\nkey_sha256 = \"abc\"\nrate_rps = -1\n\
+         [[key]]\nname = \"k\"\nkey_sha256 = \"{}\"\nscopes = [\"root\"]\n",
+        slow(""),
+        slow(""),
+        hash.to_lowercase()
+    );
+    assert_eq!(
+        problems(&text),
+        "r.toml:10:8: model \"slow\" is named twice, first on line 2\n\
+         r.toml:20:9: share is 0; give more than 0\n\
+         r.toml:22:8: tenant \"t\" is named twice, first on line 18\n\
+         r.toml:23:14: key_sha256 must be 64 hexadecimal digits, found 3 characters\n\
+         r.toml:24:12: rate_rps is -1; give more than 0\n\
+         r.toml:27:14: key_sha256 is also that of line 19\n\
+         r.toml:28:11: scopes is \"root\"; give one of infer, jobs, admin"
+    );
+}
+
+#[test]
+fn listeners_must_be_apart_and_admin_guarded() {
+    let listen = |listen: &str, admin: &str| {
+        format!("[router]\nlisten = \"{listen}\"\nadmin_listen = \"{admin}\"\n{}", slow(""))
+    };
+    assert_eq!(
+        problems(&listen("localhost:1", "127.0.0.1")),
+        "r.toml:2:10: listen is \"localhost:1\"; give an IP address and port, such as \
+         127.0.0.1:8000\n\
+         r.toml:3:16: admin_listen is \"127.0.0.1\"; give an IP address and port, such as \
+         127.0.0.1:8002"
+    );
+    assert_eq!(
+        problems(&listen("0.0.0.0:8000", "127.0.0.1:8000")),
+        "r.toml:3:16: listen 0.0.0.0:8000 and admin_listen 127.0.0.1:8000 are the same port"
+    );
+    assert!(read(&listen("127.0.0.1:0", "127.0.0.1:0")).is_ok(), "free ports differ");
+    let open = listen("0.0.0.0:8000", "0.0.0.0:8002");
+    assert_eq!(
+        problems(&open),
+        "r.toml:3:16: admin_listen 0.0.0.0:8002 is not loopback and no [[key]] has the admin \
+         scope; add one, or listen on 127.0.0.1"
+    );
+    let key = format!("[[key]]\nname = \"k\"\nkey_sha256 = \"{}\"\n", "ab".repeat(32));
+    assert!(read(&format!("{open}{key}scopes = [\"admin\"]\n")).is_ok());
+    assert!(read(&format!("{open}{key}scopes = [\"infer\"]\n")).is_err());
+}
+
+#[test]
+fn workers_must_exist_and_hold_the_least_replicas() {
+    let with = |model: &str, worker: &str| format!("{}[[worker]]\n{worker}\n", slow(model));
+    assert_eq!(
+        problems(&with("", "gpu = \"nvml:0\"")),
+        "r.toml:10:7: gpu \"nvml:0\": nvml is not available in this build yet; give simulated:KIND"
+    );
+    assert_eq!(
+        problems(&with("", "gpu = \"simulated:A100-80GB\"\ngeometry = [\"3g.40gb@2\", \"x\"]")),
+        "r.toml:11:13: 3g.40gb cannot start at 2; it starts at [0, 4]\n\
+         r.toml:11:26: \"x\" is not a position; write PROFILE@START, such as 3g.40gb@4"
+    );
+    let overlap = "gpu = \"simulated:A100-80GB\"\ngeometry = [\"4g.40gb@0\", \"3g.40gb@0\"]";
+    assert!(problems(&with("", overlap)).contains("geometry: "));
+    let small = "gpu = \"simulated:A100-80GB\"\ngeometry = [\"1g.10gb@0\"]";
+    assert!(problems(&with("memory_mib = 20000", small)).contains("the largest slice has "));
+    let crowd = "memory_mib = 4000\nreplicas = { min = 3 }";
+    let crowd = problems(&with(crowd, small));
+    assert!(crowd.starts_with("r.toml:9:20: with 3 replicas of 4000 MiB"), "{crowd}");
+}
+
+#[test]
+fn an_unmeasured_slice_is_told_of() {
+    let text = slow("") + "[[worker]]\ngpu = \"simulated:A30-24GB\"\n";
+    assert_eq!(
+        warnings(&text),
+        ["r.toml:4:15: profiles/slow.csv has no measurements for 4g.24gb; \
+             those of 4g.40gb are used"]
+    );
+}
+
+#[test]
+fn what_has_no_effect_yet_is_said_to_have_none() {
+    let text = format!("{}[router]\nstate_dir = \"state\"\n", slow("cache_mib = 64"));
+    assert_eq!(
+        warnings(&text),
+        [
+            "r.toml:8:13: cache_mib has no effect in this version: answers are not remembered yet",
+            "r.toml:10:13: state_dir has no effect in this version: nothing is kept there yet",
+        ]
+    );
+    assert!(warnings(&slow("cache_mib = 0")).is_empty());
+}
+
+#[test]
+fn loans_are_checked_and_said_to_have_no_effect() {
+    let text = slow("") + "[loans]\nallow = [\"python3\"]\nlease_s = 60\n";
+    assert_eq!(warnings(&text).len(), 1);
+    assert!(warnings(&text)[0].starts_with("r.toml:9:1: training jobs are not available"));
+    assert!(problems(&text.replace("60", "5")).contains("notice_s 10 is longer than lease_s 5"));
+}
+
+#[test]
+fn wrong_kinds_of_tables_are_told() {
+    assert_eq!(
+        problems("model = 3\nrouter = []\nloans = [1]\n[models]\n"),
+        "r.toml:1:9: model is 3; give a list of tables, as [[model]]\n\
+         r.toml:2:10: router is a list; give a table, as [router]\n\
+         r.toml:3:9: loans is a list; give a table, as [loans]\n\
+         r.toml:4:2: unknown key `models`; did you mean `model`?"
+    );
+    assert!(problems("[model]\n").contains("model is a table; give a list of tables"));
+}
+
+/// Edits of [`crowded`], each wrong in its own way.
+const MISTAKES: &[(&str, &str)] = &[
+    ("listen = \"127.0.0.1:8000\"", "listen = \"here\""),
+    ("max_header_bytes = 65536", "max_header_bytes = 1"),
+    ("access_log = \"errors\"", "access_log = \"some\""),
+    ("idle_timeout_s = 75", "idle_timeout = 75"),
+    ("drain_delay_s = 5", "drain_delay_s = -5"),
+    ("name = \"digits\"", "name = \"dig its\""),
+    ("engine = \"onnx\"", "engine = \"server\""),
+    ("version = \"1\"", "version = 1"),
+    ("slo_target = 0.99", "slo_target = 99"),
+    ("batching = \"slo\"", "batching = \"hope\""),
+    ("cache_mib = 0", "cache_mib = 0.5"),
+    ("class = \"interactive\"", "class = \"first\""),
+    ("profiles/slow.csv", "profiles/none.csv"),
+    ("min = 1, max = 4", "min = 5, max = 4"),
+    ("memory_mib = 512", "memory_mib = 0"),
+    ("name = \"t1\"", "nam = \"t1\""),
+    ("share = 3", "share = 0"),
+    ("rate_rps = 501", "rate_rps = []"),
+    ("scopes = [\"admin\", \"jobs\"]", "scopes = [\"root\", \"jobs\"]"),
+    ("notice_s = 11", "notice_s = \"10\""),
+    ("\"4g.40gb@0\"", "\"4g.40gb@1\""),
+];
+
+fn crowded() -> String {
+    let (one, two) = ("ab".repeat(32), "cd".repeat(32));
+    std::fs::read_to_string(configs().join("router.toml")).unwrap()
+        + &format!(
+            "[[tenant]]\nname = \"t1\"\nkey_sha256 = \"{one}\"\nrate_rps = 501\nshare = 3\n\
+             [[key]]\nname = \"k1\"\nkey_sha256 = \"{two}\"\nscopes = [\"admin\", \"jobs\"]\n\
+             [loans]\nnotice_s = 11\n"
+        )
+}
+
+#[test]
+fn no_mistake_hides_another() {
+    let alone: Vec<Vec<String>> = MISTAKES
+        .iter()
+        .map(|(right, wrong)| {
+            let text = crowded().replacen(right, wrong, 1);
+            problems(&text).lines().map(str::to_owned).collect()
+        })
+        .collect();
+    for (i, (right, wrong)) in MISTAKES.iter().enumerate() {
+        for (j, (other_right, other_wrong)) in MISTAKES.iter().enumerate().skip(i + 1) {
+            let text = crowded().replacen(right, wrong, 1).replacen(other_right, other_wrong, 1);
+            let together = problems(&text);
+            for told in alone[i].iter().chain(&alone[j]) {
+                assert!(together.contains(told), "{wrong} and {other_wrong}:\n{together}");
+            }
+        }
+    }
+}
+
+#[test]
+fn problems_come_in_the_order_of_the_file() {
+    let text =
+        MISTAKES.iter().fold(crowded(), |text, (right, wrong)| text.replacen(right, wrong, 1));
+    let problems = read(&text).unwrap_err();
+    let lines: Vec<_> = problems.iter().filter_map(|problem| problem.line).collect();
+    assert!(lines.is_sorted(), "{problems}");
+    assert!(lines.len() >= MISTAKES.len(), "{problems}");
+}
+
+proptest! {
+    #[test]
+    fn no_change_to_a_file_makes_reading_panic(
+        edits in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<u8>(), 0_usize..20),
+            1..6,
+        ),
+        junk in "[\\[\\]\\{\\}=\",.#\n a-z0-9é-]{0,12}",
+    ) {
+        let mut text = std::fs::read_to_string(configs().join("router.toml")).unwrap();
+        text.push_str(SIX_MISTAKES);
+        for (at, what, length) in edits {
+            let starts: Vec<usize> = text.char_indices().map(|(offset, _)| offset).collect();
+            let index = at.index(starts.len());
+            let end = starts.get(index + length).copied().unwrap_or(text.len());
+            let range = starts[index]..end;
+            match what % 3 {
+                0 => text.replace_range(range, ""),
+                1 => text.replace_range(range, &junk),
+                _ => text.insert_str(starts[index], &junk),
+            }
+        }
+        if let Err(problems) = read(&text) {
+            prop_assert!(problems.iter().count() > 0);
+        }
+    }
+}

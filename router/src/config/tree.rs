@@ -1,0 +1,279 @@
+//! Reads typed values out of a tree of spans, noting what does not fit and
+//! going on.
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::problems::{At, Notes, Place};
+
+/// A kind of value a key may hold.
+pub(super) trait Read: Sized {
+    /// Reads `value`, or notes why it cannot be.
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self>;
+}
+
+/// One table of the file. Keys never asked for are unknown keys.
+pub(super) struct Section<'t> {
+    table: &'t DeTable<'t>,
+    title: &'static str,
+    place: Place,
+    asked: Vec<&'static str>,
+    missing: Vec<&'static str>,
+}
+
+impl<'t> Section<'t> {
+    /// `title` names the section in messages, such as `[[model]]`.
+    pub(super) fn new(table: &'t DeTable<'t>, title: &'static str, place: Place) -> Self {
+        Self { table, title, place, asked: Vec::new(), missing: Vec::new() }
+    }
+
+    /// Where the table begins.
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The value of `key`, if it is there and fits.
+    pub(super) fn get<T: Read>(
+        &mut self,
+        key: &'static str,
+        notes: &mut Notes<'_>,
+    ) -> Option<At<T>> {
+        let value = self.look(key)?;
+        // What the parser made up to get past broken text has no extent.
+        if value.span().is_empty() {
+            return None;
+        }
+        let read = T::read(key, value, notes)?;
+        Some(At { value: read, place: Place::Offset(value.span().start) })
+    }
+
+    /// As [`get`](Self::get), and its absence is a problem.
+    pub(super) fn need<T: Read>(
+        &mut self,
+        key: &'static str,
+        notes: &mut Notes<'_>,
+    ) -> Option<At<T>> {
+        if !self.table.contains_key(key) {
+            self.missing.push(key);
+        }
+        self.get(key, notes)
+    }
+
+    /// The table under `key`.
+    pub(super) fn section(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+        notes: &mut Notes<'_>,
+    ) -> Option<Section<'t>> {
+        let value = self.look(key)?;
+        as_section(key, title, value, notes)
+    }
+
+    /// The array of tables under `key`.
+    pub(super) fn sections(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+        notes: &mut Notes<'_>,
+    ) -> Vec<Section<'t>> {
+        let Some(value) = self.look(key) else { return Vec::new() };
+        let place = Place::Offset(value.span().start);
+        let Some(items) = value.get_ref().as_array() else {
+            let found = describe(value.get_ref());
+            notes.problem(place, format!("{key} is {found}; give a list of tables, as {title}"));
+            return Vec::new();
+        };
+        items.iter().filter_map(|item| as_section(key, title, item, notes)).collect()
+    }
+
+    /// Notes every key that was not asked for and every one that is missing. A missing key that
+    /// was only misspelt is not told twice.
+    ///
+    /// Gives the known keys that the table has, by intent if not by spelling.
+    pub(super) fn finish(self, notes: &mut Notes<'_>) -> Vec<String> {
+        let mut meant = Vec::new();
+        for (key, _) in self.table.iter() {
+            let name = key.get_ref().as_ref();
+            if self.asked.contains(&name) {
+                meant.push(name.to_owned());
+                continue;
+            }
+            let advice = match nearest(name, &self.asked) {
+                Some(known) => {
+                    meant.push(known.to_owned());
+                    format!("did you mean `{known}`?")
+                }
+                None => format!("{} knows {}", self.title, self.asked.join(", ")),
+            };
+            let name = name.escape_debug();
+            let message = format!("unknown key `{name}`; {advice}");
+            notes.problem(Place::Offset(key.span().start), message);
+        }
+        for key in self.missing {
+            if !meant.iter().any(|meant| meant == key) {
+                notes.missing(self.place, format!("{} needs `{key}`", self.title));
+            }
+        }
+        meant
+    }
+
+    fn look(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
+        self.asked.push(key);
+        self.table.get(key)
+    }
+}
+
+fn as_section<'t>(
+    key: &str,
+    title: &'static str,
+    value: &'t Spanned<DeValue<'t>>,
+    notes: &mut Notes<'_>,
+) -> Option<Section<'t>> {
+    let place = Place::Offset(value.span().start);
+    match value.get_ref().as_table() {
+        Some(table) => Some(Section::new(table, title, place)),
+        None => {
+            let found = describe(value.get_ref());
+            notes.problem(place, format!("{key} is {found}; give a table, as {title}"));
+            None
+        }
+    }
+}
+
+impl Read for String {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let text = value.get_ref().as_str();
+        if text.is_none() {
+            wrong_kind(key, value, "a string", notes);
+        }
+        text.map(str::to_owned)
+    }
+}
+
+impl Read for u64 {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let Some(integer) = value.get_ref().as_integer() else {
+            wrong_kind(key, value, "a whole number", notes);
+            return None;
+        };
+        let read = Self::from_str_radix(integer.as_str(), integer.radix()).ok();
+        if read.is_none() {
+            wrong_kind(key, value, "a whole number from 0 to 2^64 - 1", notes);
+        }
+        read
+    }
+}
+
+impl Read for i64 {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let integer = value.get_ref().as_integer();
+        let read = integer.and_then(|i| Self::from_str_radix(i.as_str(), i.radix()).ok());
+        if read.is_none() {
+            wrong_kind(key, value, "a whole number", notes);
+        }
+        read
+    }
+}
+
+impl Read for f64 {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let value_ref = value.get_ref();
+        let float = value_ref.as_float().and_then(|float| float.as_str().parse::<Self>().ok());
+        let integer = value_ref.as_integer();
+        let whole = integer.and_then(|i| i128::from_str_radix(i.as_str(), i.radix()).ok());
+        let read =
+            float.or_else(|| whole.map(|whole| whole as Self)).filter(|number| number.is_finite());
+        if read.is_none() {
+            wrong_kind(key, value, "a number", notes);
+        }
+        read
+    }
+}
+
+impl<T: Read> Read for Vec<At<T>> {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let Some(items) = value.get_ref().as_array() else {
+            wrong_kind(key, value, "a list", notes);
+            return None;
+        };
+        let read: Vec<_> = items
+            .iter()
+            .filter_map(|item| {
+                let value = T::read(key, item, notes)?;
+                Some(At { value, place: Place::Offset(item.span().start) })
+            })
+            .collect();
+        (read.len() == items.len()).then_some(read)
+    }
+}
+
+fn wrong_kind(key: &str, value: &Spanned<DeValue<'_>>, wanted: &str, notes: &mut Notes<'_>) {
+    let found = describe(value.get_ref());
+    notes.problem(Place::Offset(value.span().start), format!("{key} is {found}; give {wanted}"));
+}
+
+/// A value short enough to repeat, or its kind. Strings are not repeated: one may be a secret.
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(_) => "a string".to_owned(),
+        DeValue::Integer(integer) => integer.to_string(),
+        DeValue::Float(float) => float.to_string(),
+        DeValue::Boolean(boolean) => boolean.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// The word of `known` most like `word`, if any is like it at all.
+pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    // Longer words are no key of ours, and the distance costs their product.
+    if word.len() > 64 {
+        return None;
+    }
+    let allowed = (word.chars().count() / 3).max(1);
+    let near = known
+        .iter()
+        .map(|candidate| (distance(word, candidate), *candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance);
+    let begun = || {
+        let begins = |known: &&&str| word.len() >= 3 && known.starts_with(word);
+        known.iter().find(begins).copied()
+    };
+    near.map(|(_, candidate)| candidate).or_else(begun)
+}
+
+/// Letters to add, drop or change to turn `from` into `to` (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_the_one_with_fewest_letters_changed() {
+        let known = ["max_batch", "memory_mib", "slo_ms", "slo_target"];
+        assert_eq!(nearest("max_bach", &known), Some("max_batch"));
+        assert_eq!(nearest("slo_target_", &known), Some("slo_target"));
+        assert_eq!(nearest("memory", &known), Some("memory_mib"));
+        assert_eq!(nearest("timeout", &known), None);
+        assert_eq!(nearest(&"max_batch".repeat(100), &known), None);
+    }
+}

@@ -1,0 +1,288 @@
+//! Dispatch: the shell around [`policy::dispatch::Dispatch`].
+//!
+//! Each event takes the model's lock, tells the machine what happened, carries out what it answers
+//! and lets go. Nothing waits under the lock: sending to a connection, answering a client and
+//! setting the alarm are all immediate.
+
+mod answer;
+mod keys;
+mod state;
+mod tally;
+mod ticket;
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use policy::{
+    dispatch::{Arrival, Class, Dispatch, Refusal, Settings},
+    moment::Moment,
+    rule::{self, Rule},
+};
+use protocol::Reply;
+use tokio::sync::oneshot;
+
+pub use self::{state::View, ticket::Ticket};
+use self::{
+    state::{Attached, Pending, State},
+    tally::Tally,
+};
+use crate::{
+    alarm::Alarm,
+    clock::Clock,
+    config::{self, Batching},
+    error::InferError,
+    http::backend::{Answer, Job},
+    metrics::{ModelMetrics, Outcome},
+    transport::Link,
+};
+
+/// How long before a replica is free its next batch is sent: about a round trip to it.
+const LEAD: Duration = Duration::from_micros(300);
+/// The share of the objective kept back for the way to the client, and its bounds.
+const MARGIN_SHARE: u32 = 50;
+const MARGIN_LEAST: Duration = Duration::from_micros(300);
+const MARGIN_MOST: Duration = Duration::from_millis(5);
+/// What a client is told to wait when no replica is there at all.
+const NO_REPLICA_RETRY: Duration = Duration::from_secs(1);
+
+/// One model's queue and replicas.
+#[derive(Debug)]
+pub struct Dispatcher {
+    name: String,
+    clock: Clock,
+    alarm: Alarm,
+    metrics: ModelMetrics,
+    state: Mutex<State>,
+}
+
+/// A replica about to be used.
+#[derive(Debug)]
+pub struct Replica {
+    /// Its id in the fleet.
+    pub id: u32,
+    /// Its slice's label.
+    pub slice: String,
+    /// The connection to it.
+    pub link: Link,
+    /// What its warm-up measured.
+    pub measured: Vec<(u32, Duration)>,
+    /// What the model takes and gives.
+    pub signature: Arc<oip::Signature>,
+}
+
+impl Dispatcher {
+    /// A dispatcher without replicas. Must be made inside a runtime, which keeps its time.
+    pub fn start(model: &config::Model, clock: Clock) -> io::Result<Arc<Self>> {
+        let machine = Dispatch::new(settings(model), rule(model.batching));
+        let dispatcher = Arc::new(Self {
+            name: model.name.clone(),
+            clock,
+            alarm: Alarm::new()?,
+            metrics: ModelMetrics::new(&model.name),
+            state: Mutex::new(State::new(machine, model.slo)),
+        });
+        tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
+        Ok(dispatcher)
+    }
+
+    /// This model's metrics.
+    pub fn metrics(&self) -> &ModelMetrics {
+        &self.metrics
+    }
+
+    /// Puts new settings in force; requests already here keep their deadlines.
+    pub fn reconfigure(&self, model: &config::Model, weights: &[f64]) {
+        let mut state = self.state.lock();
+        state.objective = model.slo;
+        state.machine.reconfigure(settings(model), rule(model.batching));
+        state.machine.set_weights(weights);
+    }
+
+    /// Takes a job in, or says at once why not.
+    pub fn submit(self: &Arc<Self>, job: Job) -> Result<Ticket, InferError> {
+        let now = self.clock.now();
+        let arrived = self.clock.moment(job.arrived);
+        let (reply, receiver) = oneshot::channel();
+        let mut state = self.state.lock();
+        let allowed = job.timeout.map_or(state.objective, |own| own.min(state.objective));
+        let deadline = arrived + allowed;
+        let key = state.key_of(&job.inputs).ok_or_else(|| InferError::Unavailable {
+            model: self.name.clone(),
+            why: "too many different input shapes are waiting".to_owned(),
+        })?;
+        let inputs: Vec<Bytes> = job.inputs.into_iter().map(|tensor| tensor.data).collect();
+        let pending = Pending { id: 0, key, arrived, rows: job.rows, inputs, reply };
+        let id = state.hold(pending);
+        let class = match job.class {
+            config::Class::Interactive => Class::Interactive,
+            config::Class::Batch => Class::Batch,
+        };
+        let arrival = Arrival { id, key, deadline, rows: job.rows, tenant: job.tenant, class };
+        let admitted = state.arrive(arrival, now);
+        self.carry_out(&mut state, now);
+        if let Err(why) = admitted {
+            state.release(id);
+            let error = self.refusal(why, arrived, now, state.objective);
+            self.metrics.ended(Outcome::Refused(error.reason()));
+            return Err(error);
+        }
+        Ok(Ticket::new(Arc::clone(self), id, key, deadline, receiver))
+    }
+
+    /// Brings a replica into rotation.
+    pub fn attach(&self, replica: Replica) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let Replica { id, slice, link, measured, signature } = replica;
+        state.links.insert(id, Attached { slice, link });
+        state.signature = Some(signature);
+        state.effects = state.machine.add_replica(id, &measured, now);
+        self.carry_out(&mut state, now);
+        self.show_limits(&state);
+    }
+
+    /// Takes a replica out of rotation that is there no more.
+    pub fn detach(&self, replica: u32) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        if state.links.remove(&replica).is_none() {
+            return;
+        }
+        state.batches.retain(|_, sent| sent.replica != replica);
+        state.fault = "its replica stopped".to_owned();
+        state.lose(replica, now);
+        self.carry_out(&mut state, now);
+    }
+
+    /// A batch has come back.
+    pub fn returned(&self, replica: u32, reply: Reply, body: Bytes) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let Some(sent) = state.batches.remove(&reply.batch) else { return };
+        let ended = state.judge(&sent, &reply);
+        let learned = state.finish(replica, reply.batch, ended, now);
+        // The next batch goes out before the answers of this one: the replica is waiting.
+        self.carry_out(&mut state, now);
+        if let (Some(learned), protocol::Outcome::Done(answer)) = (learned, &reply.outcome) {
+            state.tally.batch(learned.rows, &reply.facts);
+            if let Some(attached) = state.links.get(&replica) {
+                self.metrics.limit(&attached.slice, learned.limit);
+            }
+            for (id, outputs) in answer::split(answer, &body, &sent, state.batches_rows()) {
+                self.answer(&mut state, id, outputs, now);
+            }
+        }
+    }
+
+    /// Replicas in rotation.
+    pub fn replicas(&self) -> usize {
+        self.state.lock().links.len()
+    }
+
+    /// What is going on, for an operator.
+    pub fn view(&self) -> View {
+        self.state.lock().view(self.clock.now())
+    }
+
+    /// Where requests' time went, for `/stats`.
+    pub fn tally(&self) -> Tally {
+        self.state.lock().tally.clone()
+    }
+
+    /// Brings the gauges up to date that move with time alone.
+    pub fn refresh_gauges(&self) {
+        let now = self.clock.now();
+        let state = self.state.lock();
+        let oldest = state.machine.oldest().map_or(Duration::ZERO, |arrived| now.since(arrived));
+        self.metrics.queue(state.machine.waiting(), oldest);
+    }
+
+    fn abandon(&self, id: u64, key: u32, deadline: Moment) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        if state.release(id).is_none() {
+            return;
+        }
+        state.cancel(id, key, deadline);
+        self.carry_out(&mut state, now);
+        self.metrics.ended(Outcome::Abandoned);
+    }
+
+    fn answer(&self, state: &mut State, id: u64, outputs: Vec<oip::Tensor>, now: Moment) {
+        let Some(pending) = state.release(id) else { return };
+        let took = now.since(pending.arrived);
+        let in_time = took <= state.objective;
+        state.tally.success(took);
+        self.metrics.ended(Outcome::Served { took, in_time });
+        let _ = pending.reply.send(Ok(Answer { outputs }));
+    }
+
+    fn refusal(&self, why: Refusal, arrived: Moment, now: Moment, objective: Duration) -> InferError {
+        let model = self.name.clone();
+        let slo_ms = objective.as_secs_f64() * 1e3;
+        let count = |waiting| u32::try_from(waiting).unwrap_or(u32::MAX);
+        match why {
+            Refusal::Overloaded { waiting, predicted, retry_after } => InferError::Overloaded {
+                model,
+                waiting: count(waiting),
+                predicted_ms: (now.since(arrived) + predicted).as_secs_f64() * 1e3,
+                slo_ms,
+                retry_after,
+            },
+            Refusal::Full { waiting } => InferError::Overloaded {
+                model,
+                waiting: count(waiting),
+                predicted_ms: slo_ms,
+                slo_ms,
+                retry_after: objective,
+            },
+            Refusal::TooLate { .. } => InferError::TooLate { model, waited: now.since(arrived) },
+            Refusal::NoReplica => {
+                InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY }
+            }
+        }
+    }
+
+    fn show_limits(&self, state: &State) {
+        for (replica, limit) in state.machine.limits() {
+            if let Some(attached) = state.links.get(&replica) {
+                self.metrics.limit(&attached.slice, limit);
+            }
+        }
+    }
+
+    /// Ticks the machine whenever the alarm rings.
+    async fn keep_time(self: Arc<Self>) {
+        loop {
+            if let Err(error) = self.alarm.rings().await {
+                tracing::error!(model = self.name, %error, "the dispatch timer failed");
+                return;
+            }
+            let now = self.clock.now();
+            let mut state = self.state.lock();
+            state.tick(now);
+            self.carry_out(&mut state, now);
+        }
+    }
+}
+
+fn settings(model: &config::Model) -> Settings {
+    Settings {
+        objective: model.slo,
+        max_batch: model.max_batch,
+        lead: LEAD,
+        margin: (model.slo / MARGIN_SHARE).clamp(MARGIN_LEAST, MARGIN_MOST),
+    }
+}
+
+fn rule(batching: Batching) -> Box<dyn Rule> {
+    match batching {
+        Batching::Slo => Box::new(rule::Slo),
+        Batching::Aimd => Box::new(rule::Aimd),
+        Batching::Deadline => Box::new(rule::Deadline),
+        Batching::EarlyDrop => Box::new(rule::EarlyDrop),
+        Batching::Deferred => Box::new(rule::Deferred),
+        Batching::Timeout { batch, delay } => Box::new(rule::Timeout { batch, delay }),
+    }
+}

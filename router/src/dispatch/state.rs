@@ -1,0 +1,286 @@
+//! What one model's lock protects.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use oip::{Signature, Tensor};
+use policy::{
+    dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, Refusal},
+    moment::Moment,
+};
+use protocol::{Blame, Outcome, Part, Reply, TensorHead, ToExecutor};
+use serde::Serialize;
+use slab::Slab;
+use tokio::sync::oneshot;
+
+use super::{Dispatcher, keys::Keys, tally::Tally};
+use crate::{
+    error::InferError, http::backend::Answer, metrics::Outcome as End, transport::Link,
+};
+
+/// Bits of a request's id that are its place; the rest count up, so that ids are unique.
+const PLACE_BITS: u32 = 24;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) machine: Dispatch,
+    pub(super) objective: Duration,
+    pub(super) signature: Option<Arc<Signature>>,
+    pub(super) links: HashMap<u32, Attached>,
+    pub(super) batches: HashMap<u64, Sent>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) tally: Tally,
+    /// What the last failing replica said.
+    pub(super) fault: String,
+    pending: Slab<Pending>,
+    next: u64,
+    keys: Keys,
+}
+
+/// A replica's slice and connection.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) slice: String,
+    pub(super) link: Link,
+}
+
+/// A request whose caller waits.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) id: u64,
+    pub(super) key: u32,
+    pub(super) arrived: Moment,
+    pub(super) rows: u32,
+    pub(super) inputs: Vec<Bytes>,
+    pub(super) reply: oneshot::Sender<Result<Answer, InferError>>,
+}
+
+/// A batch on a replica.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) replica: u32,
+    pub(super) requests: Vec<u64>,
+}
+
+/// What is going on in one model's dispatcher.
+#[derive(Clone, Debug, Serialize)]
+pub struct View {
+    /// Requests waiting for a batch.
+    pub waiting: usize,
+    /// The age of the first of them.
+    pub oldest_age_ms: f64,
+    /// Requests on replicas.
+    pub in_flight: usize,
+    /// Rows arriving per second.
+    pub rate_rps: f64,
+    /// Each replica in rotation and the most rows its next batch may hold.
+    pub limits: Vec<Limit>,
+}
+
+/// One replica's batch limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Limit {
+    /// The replica.
+    pub replica: u32,
+    /// Its slice.
+    pub slice: String,
+    /// The most rows its next batch may hold.
+    pub rows: u32,
+}
+
+impl State {
+    pub(super) fn new(machine: Dispatch, objective: Duration) -> Self {
+        Self {
+            machine,
+            objective,
+            signature: None,
+            links: HashMap::new(),
+            batches: HashMap::new(),
+            effects: Vec::new(),
+            tally: Tally::default(),
+            fault: String::new(),
+            pending: Slab::new(),
+            next: 0,
+            keys: Keys::default(),
+        }
+    }
+
+    /// Whether the model's first dimension is the batch.
+    pub(super) fn batches_rows(&self) -> bool {
+        self.signature.as_ref().is_none_or(|signature| signature.batches())
+    }
+
+    pub(super) fn key_of(&mut self, inputs: &[Tensor]) -> Option<u32> {
+        if self.keys.is_full() && self.machine.waiting() == 0 && self.batches.is_empty() {
+            self.keys.clear();
+        }
+        let batches = self.batches_rows();
+        self.keys.of(inputs, batches)
+    }
+
+    pub(super) fn hold(&mut self, pending: Pending) -> u64 {
+        self.next += 1;
+        let place = self.pending.vacant_key() as u64;
+        assert!(place < 1 << PLACE_BITS, "the queue is bounded far below this");
+        let id = self.next << PLACE_BITS | place;
+        self.pending.insert(Pending { id, ..pending });
+        id
+    }
+
+    /// Lets go of a request; none if it was answered before.
+    pub(super) fn release(&mut self, id: u64) -> Option<Pending> {
+        self.place(id).map(|place| self.pending.remove(place))
+    }
+
+    fn place(&self, id: u64) -> Option<usize> {
+        let place = (id & ((1 << PLACE_BITS) - 1)) as usize;
+        self.pending.get(place).filter(|pending| pending.id == id).map(|_| place)
+    }
+
+    pub(super) fn arrive(&mut self, arrival: Arrival, now: Moment) -> Result<(), Refusal> {
+        self.machine.arrive(arrival, now, &mut self.effects)
+    }
+
+    pub(super) fn cancel(&mut self, id: u64, key: u32, deadline: Moment) {
+        self.machine.cancel(id, key, deadline, &mut self.effects);
+    }
+
+    pub(super) fn tick(&mut self, now: Moment) {
+        self.machine.tick(now, &mut self.effects);
+    }
+
+    pub(super) fn lose(&mut self, replica: u32, now: Moment) {
+        self.machine.lost(replica, now, &mut self.effects);
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        replica: u32,
+        batch: u64,
+        ended: Ended,
+        now: Moment,
+    ) -> Option<Learned> {
+        self.machine.finished(replica, batch, ended, now, &mut self.effects)
+    }
+
+    /// How `reply` ended `sent`. An answer for another number of requests is the replica's fault.
+    pub(super) fn judge(&mut self, sent: &Sent, reply: &Reply) -> Ended {
+        match &reply.outcome {
+            Outcome::Done(answer) if answer.requests.len() == sent.requests.len() => Ended::Done,
+            Outcome::Done(answer) => {
+                let (wanted, found) = (sent.requests.len(), answer.requests.len());
+                self.fault = format!("{found} answers came back for {wanted} requests");
+                Ended::ReplicaFault
+            }
+            Outcome::Cancelled => Ended::Cancelled,
+            Outcome::Failed(failure) => {
+                self.fault.clone_from(&failure.message);
+                match failure.blame {
+                    Blame::Request => Ended::RequestFault,
+                    Blame::Replica => Ended::ReplicaFault,
+                }
+            }
+        }
+    }
+
+    /// The message for `batch`, and its tensors in order.
+    fn message(&self, batch: &Batch) -> (ToExecutor, Vec<Bytes>) {
+        let members = || {
+            batch.requests.iter().map(|id| {
+                let place = self.place(*id).expect("a request in the machine is held here");
+                &self.pending[place]
+            })
+        };
+        let key = members().next().map_or(0, |pending| pending.key);
+        let inputs = self.signature.as_ref().map_or(&[][..], |signature| &signature.inputs);
+        let heads = inputs.iter().zip(self.keys.shape(key)).map(|(spec, tail)| TensorHead {
+            name: spec.name.clone(),
+            datatype: spec.datatype.name().to_owned(),
+            tail: tail.clone(),
+        });
+        let parts = members().map(|pending| Part {
+            rows: pending.rows,
+            bytes: pending.inputs.iter().map(|input| input.len() as u32).collect(),
+        });
+        let message = protocol::Batch {
+            id: batch.id,
+            replica: batch.replica,
+            inputs: heads.collect(),
+            requests: parts.collect(),
+        };
+        let body = members().flat_map(|pending| pending.inputs.iter().cloned()).collect();
+        (ToExecutor::Batch(message), body)
+    }
+
+    pub(super) fn view(&self, now: Moment) -> View {
+        let oldest = self.machine.oldest().map_or(Duration::ZERO, |arrived| now.since(arrived));
+        let limits = self.machine.limits().filter_map(|(replica, rows)| {
+            let slice = self.links.get(&replica)?.slice.clone();
+            Some(Limit { replica, slice, rows })
+        });
+        View {
+            waiting: self.machine.waiting(),
+            oldest_age_ms: oldest.as_secs_f64() * 1e3,
+            in_flight: self.machine.in_flight(),
+            rate_rps: self.machine.rate(now),
+            limits: limits.collect(),
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Does what the machine asked for.
+    pub(super) fn carry_out(&self, state: &mut State, now: Moment) {
+        let mut effects = std::mem::take(&mut state.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Send(batch) => self.send(state, batch, now),
+                Effect::Refuse { id, why } => {
+                    let Some(pending) = state.release(id) else { continue };
+                    let error = self.refusal(why, pending.arrived, now, state.objective);
+                    state.tally.fail(now.since(pending.arrived));
+                    self.metrics.ended(End::Refused(error.reason()));
+                    let _ = pending.reply.send(Err(error));
+                }
+                Effect::Fail { id } => {
+                    let Some(pending) = state.release(id) else { continue };
+                    state.tally.fail(now.since(pending.arrived));
+                    self.metrics.ended(End::Failed);
+                    let (model, message) = (self.name.clone(), state.fault.clone());
+                    let _ = pending.reply.send(Err(InferError::Replica { model, message }));
+                }
+                Effect::Cancel { batch, replica } => {
+                    if let Some(attached) = state.links.get(&replica) {
+                        let cancel = ToExecutor::Cancel { batch };
+                        attached.link.send(&cancel, Vec::new()).expect("a cancel is a small frame");
+                    }
+                }
+            }
+        }
+        // Handing the buffer back keeps its room for the next event.
+        state.effects = effects;
+        let wakes_at = state.machine.wakes_at();
+        if wakes_at != Moment::NEVER {
+            self.alarm.set(wakes_at, now);
+        }
+    }
+
+    fn send(&self, state: &mut State, batch: Batch, now: Moment) {
+        let (message, body) = state.message(&batch);
+        self.metrics.sent(batch.rows, batch.closed_by);
+        for id in &batch.requests {
+            let Some(place) = state.place(*id) else { continue };
+            let waited = now.since(state.pending[place].arrived);
+            state.tally.waited(waited);
+            self.metrics.dispatched(waited);
+        }
+        let sent = match state.links.get(&batch.replica) {
+            Some(attached) => attached.link.send(&message, body),
+            None => return,
+        };
+        if let Err(error) = sent {
+            tracing::error!(model = self.name, %error, "a batch could not be framed");
+        }
+        state.batches.insert(batch.id, Sent { replica: batch.replica, requests: batch.requests });
+    }
+}

@@ -1,0 +1,245 @@
+//! Stopping without losing requests.
+//!
+//! A router that is told to stop first says it is not ready and goes on serving, because balancers
+//! learn of it only by asking; then it stops accepting and finishes what it has; then it ends. The
+//! order is the whole point, so it is in one place: [`Drain::run`] moves the phase, everyone else
+//! looks at it.
+
+use std::{
+    future::Future,
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, mpsc, watch},
+    time::{sleep, timeout},
+};
+
+/// How far the stop has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Not stopping.
+    Serving,
+    /// Not ready, but still accepting; HTTP/1.1 replies ask the client to reconnect elsewhere.
+    Leaving,
+    /// No longer accepting; requests in flight are finished.
+    Closing,
+    /// Time is up: what is left is dropped.
+    Cut,
+}
+
+/// How long the phases last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// From the request to stop until the listener closes.
+    pub delay: Duration,
+    /// From then until requests still in flight are dropped.
+    pub timeout: Duration,
+}
+
+/// How a stop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every request in flight was answered.
+    Finished,
+    /// Some were dropped, since the time was up.
+    Cut,
+    /// A second signal came.
+    Hurried,
+}
+
+/// The phase of this process, and who may move it.
+#[derive(Debug)]
+pub struct Drain {
+    phase: watch::Sender<Phase>,
+    draining: AtomicBool,
+    asked: Notify,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        let phase = watch::Sender::new(Phase::Serving);
+        Self { phase, draining: AtomicBool::new(false), asked: Notify::new() }
+    }
+}
+
+impl Drain {
+    /// Whether a stop has begun. Cheap enough for every request.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The phase now and as it changes.
+    pub fn watch(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Asks for a stop as one signal would. Asking again changes nothing.
+    pub fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Waits for a signal or [`Drain::ask`], then stops in order.
+    ///
+    /// `times` is asked when the stop begins, so a reload before it counts. `served` must end once
+    /// the listener is closed and its last connection is done.
+    pub async fn run(
+        &self,
+        signals: &mut mpsc::Receiver<()>,
+        times: impl FnOnce() -> Times,
+        served: impl Future,
+    ) -> Ended {
+        tokio::pin!(served);
+        tokio::select! {
+            _ = next(signals) => {}
+            () = self.asked.notified() => {}
+        }
+        let times = times();
+        self.enter(Phase::Leaving);
+        let (delay_s, timeout_s) = (times.delay.as_secs_f64(), times.timeout.as_secs_f64());
+        tracing::info!(delay_s, timeout_s, "draining: not ready, still accepting");
+        tokio::select! {
+            () = sleep(times.delay) => {}
+            _ = next(signals) => return self.hurry(),
+        }
+        self.enter(Phase::Closing);
+        tracing::info!("draining: listener closed, finishing requests in flight");
+        let finished = tokio::select! {
+            finished = timeout(times.timeout, served) => finished.is_ok(),
+            _ = next(signals) => return self.hurry(),
+        };
+        if finished {
+            tracing::info!("drained");
+            return Ended::Finished;
+        }
+        self.enter(Phase::Cut);
+        tracing::warn!(timeout_s, "drain timed out; requests still in flight were dropped");
+        Ended::Cut
+    }
+
+    fn hurry(&self) -> Ended {
+        self.enter(Phase::Cut);
+        tracing::warn!("second signal: ending at once");
+        Ended::Hurried
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.phase.send_replace(phase);
+    }
+}
+
+/// The next signal; never, once no more can come.
+async fn next(signals: &mut mpsc::Receiver<()>) {
+    if signals.recv().await.is_none() {
+        std::future::pending().await
+    }
+}
+
+/// The signals that ask this process to stop: SIGTERM and SIGINT.
+pub fn stop_signals() -> io::Result<mpsc::Receiver<()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (sender, receiver) = mpsc::channel(4);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if sender.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::{sync::oneshot, time::Instant};
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    struct Stopping {
+        drain: Arc<Drain>,
+        signal: mpsc::Sender<()>,
+        served: oneshot::Sender<()>,
+        ended: tokio::task::JoinHandle<Ended>,
+        phase: watch::Receiver<Phase>,
+    }
+
+    fn start(delay: Duration, timeout: Duration) -> Stopping {
+        let drain = Arc::new(Drain::default());
+        let (signal, mut signals) = mpsc::channel(4);
+        let (served, on_served) = oneshot::channel::<()>();
+        let phase = drain.watch();
+        let running = Arc::clone(&drain);
+        let ended = tokio::spawn(async move {
+            running.run(&mut signals, || Times { delay, timeout }, on_served).await
+        });
+        Stopping { drain, signal, served, ended, phase }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readiness_fails_at_once_and_the_listener_closes_after_the_delay() {
+        for delay in [Duration::from_millis(700), Duration::from_secs(23)] {
+            let mut stopping = start(delay, HOUR);
+            assert!(!stopping.drain.is_draining());
+            stopping.signal.send(()).await.unwrap();
+            let begun = Instant::now();
+            stopping.phase.wait_for(|phase| *phase == Phase::Leaving).await.unwrap();
+            assert!(stopping.drain.is_draining());
+            assert_eq!(begun.elapsed(), Duration::ZERO);
+            stopping.phase.wait_for(|phase| *phase == Phase::Closing).await.unwrap();
+            assert_eq!(begun.elapsed(), delay);
+            stopping.served.send(()).unwrap();
+            assert_eq!(stopping.ended.await.unwrap(), Ended::Finished);
+            assert_eq!(begun.elapsed(), delay, "nothing in flight, nothing to wait for");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_in_flight_are_dropped_only_after_the_timeout() {
+        for timeout in [Duration::from_secs(2), Duration::from_secs(31)] {
+            let delay = Duration::from_secs(5);
+            let stopping = start(delay, timeout);
+            let begun = Instant::now();
+            stopping.drain.ask();
+            assert_eq!(stopping.ended.await.unwrap(), Ended::Cut);
+            assert_eq!(begun.elapsed(), delay + timeout);
+            assert_eq!(*stopping.phase.borrow(), Phase::Cut);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_signal_ends_at_once_whenever_it_comes() {
+        for (delay, wait_for) in [(HOUR, Phase::Leaving), (Duration::ZERO, Phase::Closing)] {
+            let mut stopping = start(delay, HOUR);
+            stopping.signal.send(()).await.unwrap();
+            stopping.phase.wait_for(|phase| *phase == wait_for).await.unwrap();
+            let second = Instant::now();
+            stopping.signal.send(()).await.unwrap();
+            assert_eq!(stopping.ended.await.unwrap(), Ended::Hurried);
+            assert_eq!(second.elapsed(), Duration::ZERO);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn asking_twice_over_http_does_not_hurry() {
+        let mut stopping = start(Duration::from_secs(5), HOUR);
+        stopping.drain.ask();
+        stopping.phase.wait_for(|phase| *phase == Phase::Leaving).await.unwrap();
+        stopping.drain.ask();
+        stopping.phase.wait_for(|phase| *phase == Phase::Closing).await.unwrap();
+        stopping.served.send(()).unwrap();
+        assert_eq!(stopping.ended.await.unwrap(), Ended::Finished);
+    }
+}

@@ -1,0 +1,197 @@
+//! Compressed bodies, both ways, with a bound on what a small body may grow to.
+
+use std::io::{Read, Write};
+
+use bytes::Bytes;
+use flate2::{
+    Compression,
+    bufread::{MultiGzDecoder, ZlibDecoder},
+    write::{GzEncoder, ZlibEncoder},
+};
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::error::InferError;
+
+/// Replies shorter than this are not worth the client's time to unpack.
+pub(super) const MIN_PACKED_BYTES: usize = 1_024;
+/// The first guess of what a compressed body unpacks to, as a multiple.
+const GROWTH: usize = 3;
+
+/// A coding of a body. `deflate` is zlib's format, as RFC 9110 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Gzip,
+    Deflate,
+}
+
+impl Coding {
+    /// How the request's body is coded; none if it is plain.
+    pub(super) fn of_request(headers: &HeaderMap) -> Result<Option<Self>, InferError> {
+        let Some(value) = headers.get(header::CONTENT_ENCODING) else { return Ok(None) };
+        let several = headers.get_all(header::CONTENT_ENCODING).iter().nth(1).is_some();
+        let text = String::from_utf8_lossy(value.as_bytes());
+        match text.trim() {
+            "" | "identity" if !several => Ok(None),
+            name => match Self::named(name) {
+                Some(coding) if !several => Ok(Some(coding)),
+                Some(_) | None => Err(InferError::UnknownCoding {
+                    coding: name[..name.floor_char_boundary(80)].to_owned(),
+                }),
+            },
+        }
+    }
+
+    /// The coding to reply in; none if the client does not ask for one we have.
+    pub(super) fn of_reply(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(header::ACCEPT_ENCODING)?.to_str().ok()?;
+        value.split(',').find_map(|choice| {
+            let (name, quality) = choice.split_once(';').unwrap_or((choice, "q=1"));
+            let quality = quality.trim().strip_prefix("q=").and_then(|q| q.trim().parse().ok());
+            Self::named(name.trim()).filter(|_| quality.unwrap_or(1.0_f32) > 0.0)
+        })
+    }
+
+    /// As it stands in `content-encoding`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
+
+    /// The same as a header's value.
+    pub(super) fn value(self) -> HeaderValue {
+        HeaderValue::from_static(self.name())
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            _ if name.eq_ignore_ascii_case("gzip") => Some(Self::Gzip),
+            _ if name.eq_ignore_ascii_case("x-gzip") => Some(Self::Gzip),
+            _ if name.eq_ignore_ascii_case("deflate") => Some(Self::Deflate),
+            _ => None,
+        }
+    }
+
+    /// Unpacks `packed`, stopping at the first byte past `limit_bytes`.
+    pub(super) fn unpack(self, packed: &[u8], limit_bytes: u64) -> Result<Bytes, InferError> {
+        let guess = packed.len().saturating_mul(GROWTH);
+        let mut plain =
+            Vec::with_capacity(guess.min(usize::try_from(limit_bytes).unwrap_or(guess)));
+        let most = limit_bytes.saturating_add(1);
+        let bad = |cause: String| InferError::BadCoding { coding: self.name(), cause };
+        let (read, left) = match self {
+            Self::Gzip => {
+                let mut decoder = MultiGzDecoder::new(packed).take(most);
+                (decoder.read_to_end(&mut plain), decoder.into_inner().into_inner().len())
+            }
+            Self::Deflate => {
+                let mut decoder = ZlibDecoder::new(packed).take(most);
+                (decoder.read_to_end(&mut plain), decoder.into_inner().into_inner().len())
+            }
+        };
+        if plain.len() as u64 > limit_bytes {
+            let packed_bytes = packed.len() as u64;
+            return Err(InferError::InflatesTooLarge { limit_bytes, packed_bytes });
+        }
+        read.map_err(|error| bad(error.to_string()))?;
+        if left > 0 {
+            return Err(bad(format!("{left} bytes follow its end")));
+        }
+        Ok(plain.into())
+    }
+
+    /// Packs `parts` into one body, quickly rather than tightly.
+    pub(super) fn pack(self, parts: &[Bytes]) -> std::io::Result<Bytes> {
+        let plain: usize = parts.iter().map(Bytes::len).sum();
+        let sink = Vec::with_capacity(plain / 2);
+        let packed = match self {
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(sink, Compression::fast());
+                parts.iter().try_for_each(|part| encoder.write_all(part))?;
+                encoder.finish()?
+            }
+            Self::Deflate => {
+                let mut encoder = ZlibEncoder::new(sink, Compression::fast());
+                parts.iter().try_for_each(|part| encoder.write_all(part))?;
+                encoder.finish()?
+            }
+        };
+        Ok(packed.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [Coding; 2] = [Coding::Gzip, Coding::Deflate];
+
+    fn asked(value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([
+            (header::ACCEPT_ENCODING, HeaderValue::from_static(value)),
+            (header::CONTENT_ENCODING, HeaderValue::from_static(value)),
+        ])
+    }
+
+    #[test]
+    fn what_is_packed_in_parts_unpacks_to_the_whole() {
+        let parts = [Bytes::from_static(b"{\"a\":1}"), Bytes::from(vec![7; 100_000])];
+        for coding in BOTH {
+            let packed = coding.pack(&parts).unwrap();
+            assert!(packed.len() < 5_000);
+            let plain = coding.unpack(&packed, 100_007).unwrap();
+            assert_eq!(plain, parts.concat());
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_refused_at_the_limit_and_not_unpacked_further() {
+        let zeros = Bytes::from(vec![0; 1 << 20]);
+        for coding in BOTH {
+            let bomb = coding.pack(std::slice::from_ref(&zeros)).unwrap();
+            let error = coding.unpack(&bomb, 100_000).unwrap_err();
+            assert_eq!(error.status(), 413);
+            assert_eq!(error.to_string(), "the body unpacks to more than 100000 bytes");
+            assert!(coding.unpack(&bomb, 1 << 20).is_ok());
+        }
+    }
+
+    #[test]
+    fn cut_garbled_or_overlong_bodies_are_the_callers_mistake() {
+        for coding in BOTH {
+            let packed = coding.pack(&[Bytes::from_static(b"some text, some text")]).unwrap();
+            let cut = &packed[..packed.len() - 3];
+            let garbled: Vec<u8> = packed.iter().map(|byte| byte ^ 0x55).collect();
+            let overlong = [&packed[..], b"more"].concat();
+            for bad in [cut, &garbled, &overlong, b""] {
+                let error = coding.unpack(bad, 1_000).unwrap_err();
+                assert_eq!(error.status(), 400, "{coding:?} {bad:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_is_packed_only_as_the_client_asks() {
+        for (value, coding) in [
+            ("gzip", Some(Coding::Gzip)),
+            ("deflate", Some(Coding::Deflate)),
+            ("br, deflate, gzip", Some(Coding::Deflate)),
+            ("gzip;q=0, deflate;q=0.5", Some(Coding::Deflate)),
+            ("identity", None),
+            ("gzip; q=0", None),
+            ("br", None),
+        ] {
+            assert_eq!(Coding::of_reply(&asked(value)), coding, "{value}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_or_stacked_coding_is_refused() {
+        assert_eq!(Coding::of_request(&asked("gzip")).unwrap(), Some(Coding::Gzip));
+        assert_eq!(Coding::of_request(&asked("identity")).unwrap(), None);
+        for value in ["br", "gzip, gzip"] {
+            assert_eq!(Coding::of_request(&asked(value)).unwrap_err().status(), 415, "{value}");
+        }
+    }
+}

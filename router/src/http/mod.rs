@@ -1,0 +1,183 @@
+//! The inference listener: Open Inference Protocol over HTTP/1.1 and HTTP/2.
+//!
+//! Requests are routed by hand and answered by plain functions over hyper: the path of an inference
+//! request is one match, one body, one job, one reply, with nothing boxed on the way. Everything
+//! that can change while the router runs (limits, callers) is read per connection or per request.
+
+mod activity;
+pub mod backend;
+mod body;
+mod coding;
+mod infer;
+pub(crate) mod listen;
+pub(crate) mod models;
+pub(crate) mod reply;
+mod route;
+mod stream;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use arc_swap::ArcSwap;
+use http::{HeaderValue, Request, Response, Version, header, request::Parts};
+use hyper::body::Incoming;
+use tokio::{net::TcpListener, time::Instant};
+
+pub use self::reply::Reply;
+use self::{
+    backend::{Backend, Served},
+    listen::{Answer, Limits},
+    reply::{REQUEST_ID, RequestIds},
+    route::{Route, Target},
+};
+use crate::{
+    auth::Access,
+    config::{AccessLog, RouterSettings},
+    drain::Drain,
+    error::InferError,
+};
+
+pub(crate) use self::route::unknown;
+
+/// Everything the listeners share.
+#[derive(Debug)]
+pub struct ServerState<B> {
+    /// The models.
+    pub backend: B,
+    /// Limits and the access log; swapped on reload.
+    pub settings: ArcSwap<RouterSettings>,
+    /// Callers and their rates; swapped on reload.
+    pub access: ArcSwap<Access>,
+    /// Whether the router is stopping.
+    pub drain: Arc<Drain>,
+    ids: RequestIds,
+}
+
+/// The part of a request that is known before its body.
+pub(crate) struct Call<'a> {
+    pub(crate) head: &'a Parts,
+    pub(crate) peer: SocketAddr,
+    pub(crate) arrived: Instant,
+}
+
+impl<B: Backend> ServerState<B> {
+    /// The state of a router that serves `backend`.
+    pub fn new(backend: B, settings: RouterSettings, access: Access, drain: Arc<Drain>) -> Self {
+        let (settings, access) = (ArcSwap::from_pointee(settings), ArcSwap::from_pointee(access));
+        Self { backend, settings, access, drain, ids: RequestIds::default() }
+    }
+
+    /// Why the router is not ready; empty if it is.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let draining = self.drain.is_draining().then(|| "draining".to_owned());
+        let failed = self.backend.checks().into_iter().filter_map(|check| {
+            let problem = check.problem?;
+            Some(format!("{}: {problem}", check.name))
+        });
+        draining.into_iter().chain(failed).collect()
+    }
+
+    fn find(&self, target: &Target<'_>) -> Result<Arc<B::Model>, InferError> {
+        let Some(model) = self.backend.model(&target.model) else {
+            return Err(InferError::UnknownModel { model: clipped(&target.model) });
+        };
+        match &target.version {
+            Some(version) if version != model.version() => Err(InferError::UnknownVersion {
+                model: model.name().to_owned(),
+                version: clipped(version),
+                available: model.version().to_owned(),
+            }),
+            Some(_) | None => Ok(model),
+        }
+    }
+
+    async fn route(
+        &self,
+        call: &Call<'_>,
+        body: &mut Incoming,
+    ) -> Result<Response<Reply>, InferError> {
+        match Route::of(&call.head.method, call.head.uri.path())? {
+            Route::Infer(target) => infer::infer(self, call, body, &target).await,
+            Route::Live => Ok(models::live()),
+            Route::Ready => Ok(models::ready(self)),
+            Route::Server => Ok(models::server()),
+            Route::Model(target, question) => models::about(self, &target, question),
+            Route::AllStats => Ok(models::all_stats(self)),
+            Route::Index => models::index(self, call, body).await,
+            Route::Load(model) => models::put_in_service(self, call, body, (&model, true)).await,
+            Route::Unload(model) => models::put_in_service(self, call, body, (&model, false)).await,
+            Route::Unsupported(what) => Err(InferError::Unsupported { what }),
+        }
+    }
+
+    /// Gives a reply what every reply has, and the rest of an unread body its end.
+    pub(crate) fn finish(
+        &self,
+        call: &Call<'_>,
+        body: Incoming,
+        answered: Result<Response<Reply>, InferError>,
+    ) -> Response<Reply> {
+        let settings = self.settings.load();
+        let mut response = answered.unwrap_or_else(|error| reply::fail(&error));
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, self.ids.of(&call.head.headers));
+        if self.drain.is_draining() && call.head.version < Version::HTTP_2 {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        body::discard(&call.head.headers, call.head.version, body, settings.max_body_bytes);
+        log(settings.access_log, call, &response);
+        response
+    }
+}
+
+impl<B: Backend> Answer for ServerState<B> {
+    fn limits(&self) -> Limits {
+        Limits::from(&**self.settings.load())
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Response<Reply> {
+        let arrived = Instant::now();
+        let (head, mut body) = request.into_parts();
+        let call = Call { head: &head, peer, arrived };
+        let answered = self.route(&call, &mut body).await;
+        self.finish(&call, body, answered)
+    }
+}
+
+/// Serves inference on `tcp` until the drain has closed the listener and the last connection is done.
+pub async fn serve<B: Backend>(tcp: TcpListener, state: Arc<ServerState<B>>) {
+    let phase = state.drain.watch();
+    listen::serve(tcp, state, phase).await;
+}
+
+/// Writes the access log: at `debug`, but errors at `info` where every request is wanted.
+fn log(wanted: AccessLog, call: &Call<'_>, response: &Response<Reply>) {
+    let failed = !response.status().is_success();
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "access",
+                peer = %call.peer,
+                method = %call.head.method,
+                path = call.head.uri.path(),
+                status = response.status().as_u16(),
+                took_us = call.arrived.elapsed().as_micros() as u64,
+                id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()),
+                "answered"
+            )
+        };
+    }
+    match (wanted, failed) {
+        (AccessLog::Off, _) | (AccessLog::Errors, false) => {}
+        (AccessLog::All, true) => line!(info),
+        (AccessLog::All, false) | (AccessLog::Errors, true) => line!(debug),
+    }
+}
+
+/// As much of a name as an error repeats.
+fn clipped(name: &str) -> String {
+    name[..name.floor_char_boundary(80)].to_owned()
+}

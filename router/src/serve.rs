@@ -1,0 +1,233 @@
+//! The router as a whole: both listeners, the loops behind them, and an orderly end.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use protocol::Report;
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::interval,
+};
+
+use crate::{
+    admin::{self, Admin, Hooks, ReloadError},
+    auth::Access,
+    config::{self, Config, Effect, RouterSettings},
+    drain::{Drain, Ended, Times, stop_signals},
+    http::{self, ServerState},
+    metrics,
+    registry::Registry,
+};
+
+/// A router that listens.
+#[derive(Debug)]
+pub struct Router {
+    state: Arc<ServerState<Registry>>,
+    inference: SocketAddr,
+    admin: SocketAddr,
+    stop_admin: oneshot::Sender<()>,
+    admin_task: JoinHandle<()>,
+    served: JoinHandle<()>,
+}
+
+/// Why a router could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address could not be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system would not give a timer or a signal handler.
+    #[error("cannot start")]
+    System(#[from] io::Error),
+}
+
+/// What a router is started with.
+#[derive(Debug)]
+pub struct Start {
+    /// The configuration.
+    pub config: Config,
+    /// The file it came from, to be read again on reload.
+    pub file: Option<PathBuf>,
+    /// What the workers say.
+    pub reports: mpsc::Receiver<Report>,
+    /// The process's metrics.
+    pub metrics: PrometheusHandle,
+}
+
+impl Router {
+    /// Listens on both addresses and starts every loop. Must be called inside a runtime.
+    pub async fn start(start: Start) -> Result<Self, StartError> {
+        let Start { config, file, reports, metrics: handle } = start;
+        let settings = config.router.clone();
+        let inference = bind(settings.listen).await?;
+        let admin_listener = bind(settings.admin_listen).await?;
+        let (inference_at, admin_at) = (inference.local_addr()?, admin_listener.local_addr()?);
+        let access = Access::new(&config.tenants, &config.keys);
+        let registry = Registry::start(config)?;
+        let fleet = Arc::clone(registry.fleet());
+        let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
+        metrics::reloaded(true, wall_clock_s());
+        tokio::spawn(async move { fleet.listen(reports).await });
+        tokio::spawn(upkeep(handle.clone()));
+        reload_on_hangup(Arc::clone(&state), file.clone())?;
+        let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
+        let (stop_admin, stopped) = oneshot::channel();
+        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, handle)));
+        let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));
+        Ok(Self { state, inference: inference_at, admin: admin_at, stop_admin, admin_task, served })
+    }
+
+    /// Where inference is served.
+    pub fn inference(&self) -> SocketAddr {
+        self.inference
+    }
+
+    /// Where administration is served.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Returns when every model has the replicas it must have, or with why one never will.
+    pub fn warm(&self) -> impl Future<Output = Result<(), String>> + use<> {
+        let state = Arc::clone(&self.state);
+        async move { state.backend.warm().await }
+    }
+
+    /// Serves until told to stop, then drains.
+    pub async fn run(self) -> Result<Ended, StartError> {
+        let mut signals = stop_signals()?;
+        let drain: &Drain = &self.state.drain;
+        let times = || {
+            let settings = self.state.settings.load();
+            Times { delay: settings.drain_delay, timeout: settings.drain_timeout }
+        };
+        let ended = drain.run(&mut signals, times, self.served).await;
+        let _ = self.stop_admin.send(());
+        let _ = self.admin_task.await;
+        Ok(ended)
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|source| StartError::Listen { address, source })
+}
+
+fn hooks(
+    state: &Arc<ServerState<Registry>>,
+    file: Option<PathBuf>,
+    handle: PrometheusHandle,
+) -> Hooks {
+    let (shown, reloading) = (Arc::clone(state), Arc::clone(state));
+    Hooks {
+        metrics: Box::new(move || {
+            shown.backend.refresh_gauges();
+            handle.render()
+        }),
+        reload: Box::new(move || {
+            let (state, file) = (Arc::clone(&reloading), file.clone());
+            Box::pin(async move { reload(&state, file).await })
+        }),
+    }
+}
+
+fn reload_on_hangup(
+    state: Arc<ServerState<Registry>>,
+    file: Option<PathBuf>,
+) -> io::Result<()> {
+    let mut hangups = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            let _ = reload(&state, file.clone()).await;
+        }
+    });
+    Ok(())
+}
+
+/// Reads the file again and puts it in force whole, or not at all.
+async fn reload(
+    state: &ServerState<Registry>,
+    file: Option<PathBuf>,
+) -> Result<Value, ReloadError> {
+    let result = match read_again(file).await {
+        Ok(config) => swap(state, config),
+        Err(error) => Err(error),
+    };
+    metrics::reloaded(result.is_ok(), wall_clock_s());
+    match &result {
+        Ok(report) => tracing::info!(%report, "configuration reloaded"),
+        Err(ReloadError::Invalid { problems }) => {
+            tracing::error!(?problems, "new configuration refused; the old one stays");
+        }
+        Err(ReloadError::Conflict { why }) => {
+            tracing::error!(why, "new configuration refused; the old one stays");
+        }
+    }
+    result
+}
+
+async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
+    let file = file.ok_or_else(|| ReloadError::Conflict {
+        why: "the built-in demo has no file to read again".to_owned(),
+    })?;
+    let read = tokio::task::spawn_blocking(move || config::load(&file)).await;
+    match read {
+        Ok(Ok((config, warnings))) => {
+            for warning in warnings.iter() {
+                tracing::warn!(%warning, "configuration");
+            }
+            Ok(config)
+        }
+        Ok(Err(problems)) => Err(ReloadError::Invalid {
+            problems: problems.iter().map(ToString::to_string).collect(),
+        }),
+        Err(_) => Err(ReloadError::Conflict { why: "reading the file failed".to_owned() }),
+    }
+}
+
+fn swap(state: &ServerState<Registry>, config: Config) -> Result<Value, ReloadError> {
+    let changes = config::diff(&state.backend.config_in_force(), &config);
+    let restarts: Vec<&str> = changes
+        .iter()
+        .filter(|change| change.effect == Effect::Restart)
+        .map(|change| change.path.as_str())
+        .collect();
+    if !restarts.is_empty() {
+        let why = format!("{} can only change with a restart", restarts.join(", "));
+        return Err(ReloadError::Conflict { why });
+    }
+    let access = state.access.load().renewed(&config.tenants, &config.keys);
+    let settings: RouterSettings = config.router.clone();
+    state.backend.reconfigure(config);
+    state.access.store(Arc::new(access));
+    state.settings.store(Arc::new(settings));
+    Ok(json!({ "changes": changes }))
+}
+
+async fn upkeep(handle: PrometheusHandle) {
+    let mut ticks = interval(metrics::UPKEEP);
+    loop {
+        ticks.tick().await;
+        handle.run_upkeep();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a dashboard shows when, in wall time")]
+fn wall_clock_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

@@ -1,0 +1,104 @@
+//! What an operator sees and does.
+
+use router::{admin::ReloadError, drain::Ended};
+use serde_json::json;
+
+use crate::server::{Server, soon};
+
+#[tokio::test]
+async fn health_and_metrics_answer_on_the_admin_port() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    assert_eq!(client.get("/livez").await.body, "ok\n");
+    assert_eq!(client.get("/v2/health/live").await.status, 200);
+    assert_eq!(client.get("/v2/health/ready").await.status, 200);
+    assert_eq!(client.get("/readyz").await.status, 200);
+    let metrics = client.get("/metrics").await;
+    assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert_eq!(metrics.body, "sluice_build_info 1\n");
+}
+
+#[tokio::test]
+async fn readyz_lists_every_check_if_asked() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.post("/v2/repository/models/echo/unload", &[], "").await;
+    let mut client = server.admin_client().await;
+    let readyz = client.get("/readyz?verbose").await;
+    assert_eq!(readyz.status, 503);
+    assert_eq!(
+        readyz.body,
+        "[+]not draining ok\n[-]model echo failed: unloaded by request\n[+]model wide ok\n\
+         [+]model a/b c ok\n[+]model cold ok\nnot ready\n"
+    );
+    assert_eq!(client.get("/readyz").await.json()["reason"], "no_replica");
+    assert_eq!(client.get("/livez").await.status, 200, "liveness does not depend on models");
+}
+
+#[tokio::test]
+async fn state_config_workers_models_and_tenants_are_json() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    assert_eq!(client.get("/admin/v1/state").await.json(), json!({"queues": []}));
+    assert_eq!(client.get("/admin/v1/config").await.json(), json!({"router": {}}));
+    assert_eq!(client.get("/admin/v1/workers").await.json(), json!({"workers": []}));
+    assert_eq!(client.get("/admin/v1/tenants").await.json(), json!({"tenants": []}));
+    let models = client.get("/admin/v1/models").await.json();
+    assert_eq!(models["models"][0]["state"], "ready");
+    assert_eq!(models["models"][3]["state"], "loading");
+}
+
+#[tokio::test]
+async fn a_reload_reports_changes_or_every_problem() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let done = client.post("/admin/v1/reload", &[], "").await;
+    assert_eq!((done.status.as_u16(), done.json()), (200, json!({"changes": []})));
+
+    let problems = vec!["a.toml:1:1: one".to_owned(), "a.toml:2:1: two".to_owned()];
+    server.next_reload(Err(ReloadError::Invalid { problems: problems.clone() }));
+    let invalid = client.post("/admin/v1/reload", &[], "").await;
+    assert_eq!(invalid.status, 422);
+    assert_eq!(invalid.json()["problems"], json!(problems));
+    assert_eq!(invalid.error(), "the new configuration has 2 problems; the old one stays");
+
+    let why = "listen needs a restart".to_owned();
+    server.next_reload(Err(ReloadError::Conflict { why }));
+    assert_eq!(client.post("/admin/v1/reload", &[], "").await.status, 409);
+    assert_eq!(client.get("/admin/v1/reload").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_drain_over_http_is_a_drain_by_signal() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let replied = client.post("/admin/v1/drain", &[], "").await;
+    assert_eq!(replied.status, 202);
+    assert_eq!(replied.json(), json!({"draining": true, "delay_s": 0.0, "timeout_s": 60.0}));
+    assert_eq!(soon("the end", server.ended).await.unwrap(), Ended::Finished);
+    let mut client = crate::client::Client::connect(server.admin).await;
+    assert_eq!(client.get("/metrics").await.status, 200, "admin outlives the front door");
+}
+
+#[tokio::test]
+async fn what_is_not_there_yet_says_so() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    for path in ["/admin/v1/plan", "/admin/v1/jobs", "/admin/v1/jobs/7/logs", "/"] {
+        let replied = client.get(path).await;
+        assert_eq!(replied.status, 501, "{path}");
+        assert!(replied.error().ends_with("is not supported"), "{path}");
+    }
+    assert_eq!(client.get("/admin/v1/nothing").await.status, 404);
+    assert_eq!(client.get("/elsewhere").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_web_page_cannot_drain_the_router() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let from_page = [("origin", "http://elsewhere.example")];
+    let replied = client.post("/admin/v1/drain", &from_page, "").await;
+    assert_eq!(replied.status, 403);
+    assert!(!server.state.drain.is_draining());
+}

@@ -1,0 +1,128 @@
+//! Both listeners on free ports, stopped when the test ends.
+
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use router::{
+    admin::{self, Admin, Hooks, ReloadError},
+    auth::Access,
+    config::{AccessLog, Key, RouterSettings, Tenant},
+    drain::{Drain, Ended, Times},
+    http::{self, ServerState, backend::Backend},
+};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    client::Client,
+    model::{Echo, Models},
+};
+
+/// Far longer than anything here takes; only a hang gets this far.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) state: Arc<ServerState<Models>>,
+    reload: watch::Sender<Result<Value, ReloadError>>,
+    pub(crate) signal: mpsc::Sender<()>,
+    pub(crate) ended: JoinHandle<Ended>,
+}
+
+pub(crate) fn settings() -> RouterSettings {
+    let local = SocketAddr::from(([127, 0, 0, 1], 0));
+    RouterSettings {
+        listen: local,
+        admin_listen: local,
+        state_dir: None,
+        max_body_bytes: 64 << 10,
+        max_decompressed_bytes: 128 << 10,
+        max_header_bytes: 8 << 10,
+        max_connections: 1_000,
+        header_timeout: PATIENCE,
+        body_timeout: PATIENCE,
+        idle_timeout: PATIENCE,
+        drain_delay: Duration::ZERO,
+        drain_timeout: PATIENCE,
+        access_log: AccessLog::All,
+    }
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::with(settings(), &[], &[]).await
+    }
+
+    pub(crate) async fn limited(limit: impl FnOnce(&mut RouterSettings)) -> Self {
+        let mut settings = settings();
+        limit(&mut settings);
+        Self::with(settings, &[], &[]).await
+    }
+
+    pub(crate) async fn with(settings: RouterSettings, tenants: &[Tenant], keys: &[Key]) -> Self {
+        let drain = Arc::new(Drain::default());
+        let access = Access::new(tenants, keys);
+        let state = Arc::new(ServerState::new(Models::new(), settings, access, Arc::clone(&drain)));
+        let tcp = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let admin_tcp = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let (address, admin) = (tcp.local_addr().unwrap(), admin_tcp.local_addr().unwrap());
+
+        let reload = watch::Sender::new(Ok(json!({"changes": []})));
+        let next_reload = reload.subscribe();
+        let hooks = Hooks {
+            metrics: Box::new(|| "sluice_build_info 1\n".to_owned()),
+            reload: Box::new(move || {
+                let result = next_reload.borrow().clone();
+                Box::pin(async move { result })
+            }),
+        };
+        let administration = Arc::new(Admin::new(Arc::clone(&state), hooks));
+        tokio::spawn(admin::serve(admin_tcp, administration, std::future::pending::<()>()));
+
+        let (signal, mut signals) = mpsc::channel(4);
+        let serving = http::serve(tcp, Arc::clone(&state));
+        let shared = Arc::clone(&state);
+        let ended = tokio::spawn(async move {
+            let serving = tokio::spawn(serving);
+            let times = || {
+                let settings = shared.settings.load();
+                Times { delay: settings.drain_delay, timeout: settings.drain_timeout }
+            };
+            drain.run(&mut signals, times, serving).await
+        });
+        Self { address, admin, state, reload, signal, ended }
+    }
+
+    /// What the next reload will say.
+    pub(crate) fn next_reload(&self, result: Result<Value, ReloadError>) {
+        self.reload.send_modify(|next| *next = result);
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    pub(crate) async fn admin_client(&self) -> Client {
+        Client::connect(self.admin).await
+    }
+
+    pub(crate) fn model(&self, name: &str) -> Arc<Echo> {
+        self.state.backend.model(name).unwrap()
+    }
+}
+
+/// Waits for what must happen; a hang becomes a failure that says where.
+#[track_caller]
+pub(crate) fn soon<F: Future>(what: &'static str, event: F) -> impl Future<Output = F::Output> {
+    let at = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(PATIENCE, event).await {
+            Ok(output) => output,
+            Err(_) => panic!("{at}: {what} did not happen within {PATIENCE:?}"),
+        }
+    }
+}

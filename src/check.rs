@@ -1,0 +1,170 @@
+//! `sluice check`: says everything wrong with a configuration, or what it would run.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use router::config::{self, Config, Problems, Report, Warnings};
+
+/// The exit code of a bad configuration.
+const BAD_CONFIGURATION: u8 = 78;
+
+/// Says everything that is wrong with a configuration, or what it would run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit: 0 good, 78 bad configuration.\n\n\
+    Examples:\n  \
+    sluice check configs/router.toml\n  \
+    sluice check configs/router.toml --print\n  \
+    sluice check configs/router.toml --format json --deny-warnings")]
+pub(crate) struct Args {
+    /// The configuration
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Show every value in force and where it came from; secrets are hidden
+    #[arg(long)]
+    print: bool,
+    /// How to write the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Take warnings for problems
+    #[arg(long)]
+    deny_warnings: bool,
+}
+
+/// How the result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For scripts
+    Json,
+}
+
+/// What is written where, and the exit code.
+#[derive(Debug, Default)]
+struct Verdict {
+    stdout: String,
+    stderr: String,
+    code: u8,
+}
+
+/// Checks the file and tells.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let verdict = judge(args, config::load(&args.file));
+    let told = io::stderr()
+        .write_all(verdict.stderr.as_bytes())
+        .and_then(|()| io::stdout().write_all(verdict.stdout.as_bytes()));
+    if told.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
+}
+
+fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
+    let (config, warnings) = match read {
+        Ok(sound) => sound,
+        Err(problems) => {
+            let stdout = match args.format {
+                Format::Text => format!("{problems}\n"),
+                Format::Json => Report::of_problems(&problems).to_json() + "\n",
+            };
+            return Verdict { stdout, stderr: String::new(), code: BAD_CONFIGURATION };
+        }
+    };
+    let denied = args.deny_warnings && !warnings.is_empty();
+    let mut verdict = Verdict::default();
+    match args.format {
+        Format::Text => {
+            verdict.stderr = warnings.iter().map(|told| format!("warning: {told}\n")).collect();
+            if args.print {
+                verdict.stdout = config.effective.to_string();
+            } else if !denied {
+                verdict.stdout = config.summary().to_string();
+            }
+        }
+        Format::Json => {
+            let mut report = Report::of_config(&config, &warnings);
+            report.ok = !denied;
+            report.settings = args.print.then_some(config.effective.settings.as_slice());
+            verdict.stdout = report.to_json() + "\n";
+        }
+    }
+    if denied {
+        let count = warnings.iter().count();
+        verdict.stderr += &format!("{}: {count} warnings, none allowed\n", args.file.display());
+        verdict.code = BAD_CONFIGURATION;
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use router::config::{Environment, Source};
+
+    use super::*;
+
+    const PLAIN: Args =
+        Args { file: PathBuf::new(), print: false, format: Format::Text, deny_warnings: false };
+
+    fn judge_text(args: &Args, path: &str, text: &str) -> Verdict {
+        let (path, base_dir) = (Path::new(path), Path::new("configs"));
+        let environment = Environment::default();
+        judge(args, config::parse_source(&Source { path, text, base_dir, environment }))
+    }
+
+    #[test]
+    fn a_good_file_is_summed_up_in_a_few_lines() {
+        let verdict = judge_text(&PLAIN, "configs/demo.toml", config::DEMO);
+        assert_eq!((verdict.code, verdict.stderr.as_str()), (0, ""));
+        assert_eq!(
+            verdict.stdout,
+            "configs/demo.toml: good\n\
+             inference on 127.0.0.1:8000, admin on 127.0.0.1:8002\n\
+             model digits: onnx, 50 ms for 99 % of requests, batches to 32, 1 to 4 replicas of \
+             512 MiB\n\
+             model langid: onnx, 50 ms for 99 % of requests, batches to 64, 1 to 4 replicas of \
+             512 MiB\n\
+             gpu 0: simulated A100-80GB: 7g.80gb@0\n\
+             gpu 1: simulated A100-80GB: 7g.80gb@0\n\
+             open to all who reach it; admin on loopback only\n"
+        );
+    }
+
+    #[test]
+    fn every_value_is_printed_with_its_origin() {
+        let args = Args { print: true, ..PLAIN };
+        let verdict = judge_text(&args, "configs/demo.toml", config::DEMO);
+        let lines: Vec<_> = verdict.stdout.lines().collect();
+        let digits = lines.iter().find(|line| line.starts_with("name = \"digits\"")).unwrap();
+        assert!(digits.ends_with("# configs/demo.toml:10"), "{digits}");
+        let default = lines.iter().find(|line| line.starts_with("max_header_bytes")).unwrap();
+        assert!(default.starts_with("max_header_bytes = 65536 "), "{default}");
+        assert!(default.ends_with("# default"), "{default}");
+    }
+
+    #[test]
+    fn a_missing_file_is_a_bad_configuration() {
+        let absent = || config::load(Path::new("none.toml"));
+        let verdict = judge(&PLAIN, absent());
+        assert_eq!((verdict.stdout.as_str(), verdict.code), ("none.toml: no such file\n", 78));
+        let verdict = judge(&Args { format: Format::Json, ..PLAIN }, absent());
+        assert!(verdict.stdout.starts_with("{\n  \"ok\": false"), "{}", verdict.stdout);
+        assert_eq!(verdict.code, 78);
+    }
+
+    #[test]
+    fn warnings_are_told_and_denied_only_on_request() {
+        let text = config::DEMO.to_owned() + "[loans]\nallow = [\"python3\"]\n";
+        let told = |args: &Args| judge_text(args, "r.toml", &text);
+        let lenient = told(&PLAIN);
+        assert_eq!(lenient.code, 0);
+        assert!(lenient.stderr.starts_with("warning: r.toml:"), "{}", lenient.stderr);
+        assert!(lenient.stdout.starts_with("r.toml: good\n"), "{}", lenient.stdout);
+        let strict = told(&Args { deny_warnings: true, ..PLAIN });
+        assert_eq!((strict.code, strict.stdout.as_str()), (78, ""));
+        let strict = told(&Args { deny_warnings: true, format: Format::Json, ..PLAIN });
+        assert!(strict.stdout.contains("\"ok\": false"), "{}", strict.stdout);
+        assert!(strict.stdout.contains("training jobs are not available"));
+    }
+}

@@ -1,0 +1,18 @@
+//! One line per event on stderr: readable on a terminal, JSON elsewhere.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging. `RUST_LOG` chooses what is shown; by default everything from `info` up.
+pub(crate) fn start() {
+    let chosen = EnvFilter::try_from_default_env();
+    let filter = chosen.unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    if stderr().is_terminal() {
+        let colours = std::env::var_os("NO_COLOR").is_none();
+        lines.with_ansi(colours).with_target(false).init();
+    } else {
+        lines.json().flatten_event(true).init();
+    }
+}

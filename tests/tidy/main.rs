@@ -1,0 +1,8 @@
+//! The tree keeps its own rules: those of size, of dependency, of documents, that no compiler
+//! checks. Every failing test lists all it found, as `path:line: what`.
+
+mod code;
+mod dependencies;
+mod documents;
+mod samples;
+mod tree;

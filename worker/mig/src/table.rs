@@ -1,0 +1,201 @@
+//! The embedded tables.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::Deserialize;
+
+use crate::{MigError, Position};
+
+/// A model of GPU, as MIG sees it.
+#[derive(Debug)]
+pub struct Kind {
+    /// Its name in configurations, `A100-80GB`.
+    pub name: String,
+    /// Compute slices to share out.
+    pub compute_slices: u8,
+    /// Memory slices to share out; positions count these.
+    pub memory_slices: u8,
+    /// Streaming multiprocessors usable under MIG.
+    pub sm: u16,
+    /// Whether the starts of its profiles were seen on hardware; they are inferred otherwise.
+    pub verified: bool,
+    /// Its profiles, smallest first.
+    pub profiles: Vec<Profile>,
+}
+
+/// A size of slice.
+#[derive(Debug, PartialEq, Deserialize)]
+pub struct Profile {
+    /// Its name, `3g.40gb`.
+    pub name: String,
+    /// Compute slices it takes.
+    pub compute_slices: u8,
+    /// Memory slices it takes.
+    pub memory_slices: u8,
+    /// The memory slices it can start at.
+    #[serde(rename = "placement_starts")]
+    pub starts: Vec<u8>,
+    /// The most of it one GPU can have.
+    pub max_instances: u8,
+    /// Memory it really has, in GiB, which is less than its name says.
+    pub memory_gib: f64,
+    /// Streaming multiprocessors it has.
+    pub sm: u16,
+    /// Whether it takes the media engines, of which there is one set.
+    #[serde(rename = "media_extensions")]
+    pub media: bool,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    gpus: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    compute_slices: u8,
+    memory_slices: u8,
+    total_sm_mig: u16,
+    placement_verified: bool,
+    profiles: Vec<Profile>,
+}
+
+static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    let table: Table = serde_json::from_str(include_str!("../data/profiles.json"))
+        .expect("the embedded table is read by this package's tests");
+    let kinds = table.gpus.into_iter().map(|(name, entry)| Kind {
+        name,
+        compute_slices: entry.compute_slices,
+        memory_slices: entry.memory_slices,
+        sm: entry.total_sm_mig,
+        verified: entry.placement_verified,
+        profiles: entry.profiles,
+    });
+    kinds.collect()
+});
+
+/// Every GPU in the table, by name.
+pub fn kinds() -> &'static [Kind] {
+    &KINDS
+}
+
+/// The GPU of that name.
+pub fn kind(name: &str) -> Result<&'static Kind, MigError> {
+    kinds().iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let known: Vec<_> = kinds().iter().map(|kind| kind.name.as_str()).collect();
+        MigError::UnknownKind { name: name.to_owned(), known: known.join(", ") }
+    })
+}
+
+impl Kind {
+    /// The profile of that name.
+    pub fn profile(&'static self, name: &str) -> Result<&'static Profile, MigError> {
+        self.profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.profiles.iter().map(|known| known.name.as_str()).collect();
+            MigError::UnknownProfile {
+                kind: &self.name,
+                profile: name.to_owned(),
+                known: known.join(", "),
+            }
+        })
+    }
+
+    /// Reads a position written as `3g.40gb@4`.
+    pub fn position(&'static self, text: &str) -> Result<Position, MigError> {
+        let not_a_position = || MigError::NotAPosition { text: text.to_owned() };
+        let (profile, start) = text.split_once('@').ok_or_else(not_a_position)?;
+        let digits = !start.is_empty() && start.bytes().all(|byte| byte.is_ascii_digit());
+        let start = start.parse().ok().filter(|_| digits).ok_or_else(not_a_position)?;
+        Position::new(self.profile(profile)?, start)
+    }
+
+    /// Every position on this GPU, by start and then by profile.
+    pub fn positions(&'static self) -> Vec<Position> {
+        let mut positions: Vec<_> = self.profiles.iter().flat_map(Profile::positions).collect();
+        positions.sort_by_key(|position| position.start());
+        positions
+    }
+
+    /// The slice that is the whole GPU.
+    pub fn whole(&'static self) -> Position {
+        self.profiles
+            .iter()
+            .find(|profile| profile.memory_slices == self.memory_slices)
+            .and_then(|profile| profile.positions().next())
+            .expect("every GPU in the embedded table has a profile for all of it")
+    }
+}
+
+impl Profile {
+    /// Every position of this profile, by start.
+    pub fn positions(&'static self) -> impl Iterator<Item = Position> {
+        self.starts.iter().filter_map(move |start| Position::new(self, *start).ok())
+    }
+
+    /// Whether it has more memory than its compute is due: `1g.20gb` on an 80 GB GPU.
+    pub fn double_memory(&self) -> bool {
+        self.compute_slices == 1 && self.memory_slices > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_seven_gpus_with_a_whole_slice_each() {
+        let whole: Vec<_> =
+            kinds().iter().map(|kind| format!("{} {}", kind.name, kind.whole())).collect();
+        assert_eq!(
+            whole,
+            [
+                "A100-40GB 7g.40gb@0",
+                "A100-80GB 7g.80gb@0",
+                "A30-24GB 4g.24gb@0",
+                "B200-180GB 7g.180gb@0",
+                "H100-80GB 7g.80gb@0",
+                "H100-NVL-94GB 7g.94gb@0",
+                "H200-141GB 7g.141gb@0",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_start_keeps_the_slice_on_the_gpu() {
+        for kind in kinds() {
+            for position in kind.positions() {
+                assert!(position.end() <= kind.memory_slices, "{} {position}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_position_reads_as_it_prints() {
+        for kind in kinds() {
+            for position in kind.positions() {
+                assert_eq!(kind.position(&position.to_string()), Ok(position));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_position_is_refused_with_what_would_be() {
+        let a100 = kind("A100-80GB").unwrap();
+        let refusal = |text| a100.position(text).unwrap_err().to_string();
+        assert_eq!(refusal("3g.40gb@2"), "3g.40gb cannot start at 2; it starts at [0, 4]");
+        for text in ["3g.40gb", "3g.40gb@", "3g.40gb@x", "3g.40gb@+4", "3g.40gb@999"] {
+            assert!(refusal(text).contains("write PROFILE@START"), "{text}");
+        }
+        assert_eq!(
+            refusal("3g.20gb@4"),
+            "A100-80GB has no profile \"3g.20gb\"; it has 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, \
+             3g.40gb, 4g.40gb, 7g.80gb"
+        );
+    }
+
+    #[test]
+    fn an_unknown_gpu_is_refused_with_the_known_ones() {
+        let refusal = kind("A100").unwrap_err().to_string();
+        assert!(refusal.starts_with("no GPU kind named \"A100\"; known are A100-40GB, "));
+    }
+}

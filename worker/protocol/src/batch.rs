@@ -1,0 +1,186 @@
+//! Batches and how they end.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::frame::FrameError;
+
+/// Requests to run together on one replica.
+///
+/// The body is request-major: for each request, the bytes of its inputs in the order of `inputs`.
+/// With a single input of fixed width the body is thereby the whole batch's tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Chosen by the router, and unique on its connection while the batch lives.
+    pub id: u64,
+    /// The replica that shall run it.
+    pub replica: u32,
+    /// The inputs every request has, in the model's order.
+    pub inputs: Vec<TensorHead>,
+    /// The requests, in the order their answers are wanted.
+    pub requests: Vec<Part>,
+}
+
+/// A tensor's description, but for the batch dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorHead {
+    /// The tensor's name in the model.
+    pub name: String,
+    /// Its datatype as the Open Inference Protocol spells it.
+    pub datatype: String,
+    /// Its dimensions after the batch dimension; all of them if the model does not batch.
+    pub tail: Vec<u64>,
+}
+
+/// One request's share of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its size along the batch dimension; 1 if the model does not batch.
+    pub rows: u32,
+    /// The byte length of each of its tensors.
+    pub bytes: Vec<u32>,
+}
+
+/// How a batch ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The batch's id.
+    pub batch: u64,
+    /// Its end.
+    pub outcome: Outcome,
+    /// What the executor measured.
+    pub facts: Facts,
+}
+
+/// The three ends of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It ran, and its outputs are the body.
+    Done(Answer),
+    /// It gave no outputs.
+    Failed(Failure),
+    /// It had not started when it was cancelled.
+    Cancelled,
+}
+
+/// The outputs of a batch.
+///
+/// The body is output-major: the first output of every request, then the second, and so on, which
+/// is how a model leaves them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The outputs every request has, in the model's order.
+    pub outputs: Vec<TensorHead>,
+    /// The requests, in the order of the batch.
+    pub requests: Vec<Part>,
+}
+
+/// Why a batch gave no outputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Who is to blame.
+    pub blame: Blame,
+    /// For people.
+    pub message: String,
+}
+
+/// Who is to blame for a failure; only a replica's own failures speak against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Blame {
+    /// The batch is not one the model can take; another replica would fail it too.
+    Request,
+    /// The replica; another one may do better.
+    Replica,
+}
+
+/// What the executor measured of one batch, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// From the frame's last byte to the start of work.
+    pub waited_us: u64,
+    /// Making the model's inputs of the bytes.
+    pub input_us: u64,
+    /// In the model.
+    pub compute_us: u64,
+    /// Making bytes of the model's outputs.
+    pub output_us: u64,
+}
+
+impl Batch {
+    /// The rows of all its requests; saturating, and exact once [`Batch::check`] has passed.
+    pub fn rows(&self) -> u32 {
+        self.requests.iter().fold(0, |sum, part| sum.saturating_add(part.rows))
+    }
+
+    /// The bytes of all its tensors.
+    pub fn body_len(&self) -> u64 {
+        body_len(&self.requests)
+    }
+
+    /// Refuses a batch whose lengths do not account for a body of `body_len` bytes.
+    pub fn check(&self, body_len: u64) -> Result<(), FrameError> {
+        check(self.inputs.len(), &self.requests, body_len)
+    }
+
+    /// Where in the body each tensor stands: for each request, each input.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        let lengths = self.requests.iter().flat_map(|part| part.bytes.iter().copied());
+        consecutive(lengths)
+    }
+}
+
+impl Answer {
+    /// The bytes of all its tensors.
+    pub fn body_len(&self) -> u64 {
+        body_len(&self.requests)
+    }
+
+    /// Refuses an answer whose lengths do not account for a body of `body_len` bytes.
+    pub fn check(&self, body_len: u64) -> Result<(), FrameError> {
+        check(self.outputs.len(), &self.requests, body_len)
+    }
+
+    /// Where in the body each tensor stands: for each output, each request.
+    ///
+    /// Call after [`Answer::check`], which every decoded answer has passed.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        let lengths = (0..self.outputs.len())
+            .flat_map(|output| self.requests.iter().map(move |part| part.bytes[output]));
+        consecutive(lengths)
+    }
+}
+
+fn body_len(requests: &[Part]) -> u64 {
+    let lengths = requests.iter().flat_map(|part| &part.bytes);
+    lengths.fold(0, |sum: u64, len| sum.saturating_add(u64::from(*len)))
+}
+
+fn check(tensors: usize, requests: &[Part], body: u64) -> Result<(), FrameError> {
+    let mut rows: u64 = 0;
+    for (request, part) in requests.iter().enumerate() {
+        if part.bytes.len() != tensors {
+            return Err(FrameError::Tensors { request, found: part.bytes.len(), wanted: tensors });
+        }
+        if part.rows == 0 {
+            return Err(FrameError::Empty);
+        }
+        rows += u64::from(part.rows);
+    }
+    if requests.is_empty() {
+        return Err(FrameError::Empty);
+    }
+    if rows > u64::from(u32::MAX) {
+        return Err(FrameError::Rows { rows });
+    }
+    let parts = body_len(requests);
+    if parts == body { Ok(()) } else { Err(FrameError::Body { parts, body }) }
+}
+
+fn consecutive(lengths: impl Iterator<Item = u32>) -> impl Iterator<Item = Range<usize>> {
+    lengths.scan(0, |start, len| {
+        let range = *start..*start + len as usize;
+        *start = range.end;
+        Some(range)
+    })
+}

@@ -1,0 +1,132 @@
+//! What runs a model inside an executor.
+
+mod onnx;
+pub(crate) mod pause;
+mod synthetic;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::{Batch, TensorHead};
+
+use crate::signature::{Refusal, Signature};
+
+/// A loaded model.
+///
+/// One thread owns it and runs one batch at a time. Batches reach it only after
+/// [`Signature::check`] has passed them.
+pub trait Engine: Send {
+    /// What the model takes and gives.
+    fn signature(&self) -> &Signature;
+
+    /// What this engine is, for the model's metadata.
+    fn platform(&self) -> &'static str;
+
+    /// Bytes the model needs that the process does not show, or shows too few of.
+    fn memory_bytes(&self) -> u64;
+
+    /// How long a batch of `rows` takes, if the engine knows without running one.
+    fn known_latency(&self, rows: u32) -> Option<Duration>;
+
+    /// Runs a batch whose tensors are `body`.
+    fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError>;
+}
+
+/// The outputs of a batch, and where its time went.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// The outputs, in the model's order.
+    pub outputs: Vec<Output>,
+    /// Making the model's inputs of the bytes.
+    pub input: Duration,
+    /// In the model.
+    pub compute: Duration,
+    /// Making bytes of the model's outputs.
+    pub output: Duration,
+}
+
+/// One output of all requests of a batch.
+#[derive(Debug)]
+pub struct Output {
+    /// Its name, datatype and dimensions.
+    pub head: TensorHead,
+    /// Bytes of it that each request gets.
+    pub lengths: Vec<u32>,
+    /// Its bytes, in as many pieces as it pleased the engine.
+    pub data: Vec<Bytes>,
+}
+
+/// Why a model could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The model's file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not a model.
+    #[error("{path} is not an ONNX model: {reason}")]
+    NotAModel {
+        /// The model's file.
+        path: String,
+        /// What the reader said.
+        reason: String,
+    },
+    /// The model needs something this engine lacks.
+    #[error("{path} cannot be run: {reason}")]
+    Unsupported {
+        /// The model's file.
+        path: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// The order names a datatype that does not exist.
+    #[error(transparent)]
+    Datatype(#[from] oip::UnknownDatatype),
+    /// The synthetic model's curve has no use.
+    #[error("the latency curve {curve:?} is not a list of finite latencies by rising batch size")]
+    Curve {
+        /// As ordered.
+        curve: Vec<(u32, f64)>,
+    },
+}
+
+/// Why a batch gave no outputs.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The batch is one the model cannot take.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The model failed on it for the request's sake: only its own values or sizes can be why.
+    #[error("the model cannot take these inputs: {reason}")]
+    Inputs {
+        /// What the engine said.
+        reason: String,
+    },
+    /// The model failed.
+    #[error("the model failed: {reason}")]
+    Model {
+        /// What the engine said.
+        reason: String,
+    },
+}
+
+/// Loads the model that `spec` names.
+pub fn load(spec: &protocol::ModelSpec) -> Result<Box<dyn Engine>, LoadError> {
+    match &spec.engine {
+        protocol::Engine::Onnx { path } => {
+            let threads = usize::try_from(spec.threads).unwrap_or(1);
+            Ok(Box::new(onnx::Onnx::load(path, threads)?))
+        }
+        protocol::Engine::Synthetic { curve, noise, inputs, outputs } => {
+            let shapes = protocol::Shapes { inputs: inputs.clone(), outputs: outputs.clone() };
+            let signature = Signature::read(&shapes)?;
+            let curve = synthetic::Curve::new(curve, *noise)?;
+            let memory_bytes = spec.memory_mib.saturating_mul(1 << 20);
+            Ok(Box::new(synthetic::Synthetic::new(signature, curve, memory_bytes)))
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! ONNX models, run on the CPU by rten.
+//!
+//! rten holds INT64 and BOOL tensors as 32-bit integers, and says so in what it tells of a model.
+//! Callers have read the model, not rten: they are told what the file declares, and the conversion
+//! happens in the one pass that gathers a batch anyway.
+
+mod declared;
+mod tensor;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use protocol::Batch;
+use rten::{LoadErrorKind, Model, NodeId, RunErrorKind, RunOptions, ThreadPool, Value};
+use rten_tensor::prelude::*;
+
+use super::{Done, Engine, LoadError, Output, RunError};
+use crate::{
+    clock,
+    signature::{Signature, Spec},
+};
+
+/// An ONNX model in memory.
+pub(crate) struct Onnx {
+    model: Model,
+    signature: Signature,
+    inputs: Vec<NodeId>,
+    outputs: Vec<NodeId>,
+    threads: Arc<ThreadPool>,
+    file_bytes: u64,
+}
+
+impl Onnx {
+    /// Loads the model at `path`, to be run on `threads` threads.
+    pub(crate) fn load(path: &str, threads: usize) -> Result<Self, LoadError> {
+        let read = |source| LoadError::Read { path: path.to_owned(), source };
+        let file_bytes = std::fs::metadata(path).map_err(read)?.len();
+        let declared = declared::read(path)?;
+        let model = load_model(path)?;
+        let named = |ids: &[NodeId]| -> Vec<String> {
+            let name = |id| model.node_info(id).and_then(|info| info.name().map(str::to_owned));
+            ids.iter().map(|id| name(*id).unwrap_or_default()).collect()
+        };
+        let signature =
+            declared.signature(path, &named(model.input_ids()), &named(model.output_ids()))?;
+        let (inputs, outputs) = (model.input_ids().to_vec(), model.output_ids().to_vec());
+        let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1)));
+        Ok(Self { model, signature, inputs, outputs, threads, file_bytes })
+    }
+
+    fn compute(&self, inputs: Vec<Value>) -> Result<Vec<Value>, RunError> {
+        let inputs = self.inputs.iter().copied().zip(inputs.into_iter().map(Into::into)).collect();
+        let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&self.threads)));
+        self.model.run(inputs, &self.outputs, Some(options)).map_err(|error| {
+            let reason = error.to_string();
+            // A model of fixed dimensions was warmed at them; sizes it was not warmed at are the
+            // caller's choice, and so is an operator's failure over them.
+            let chosen = self.signature.has_free_dimensions();
+            let failed = error.kind() == RunErrorKind::OperatorError;
+            if error.kind() == RunErrorKind::InvalidInput || (failed && chosen) {
+                RunError::Inputs { reason }
+            } else {
+                RunError::Model { reason }
+            }
+        })
+    }
+}
+
+impl Engine for Onnx {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn platform(&self) -> &'static str {
+        "rten_onnx"
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn known_latency(&self, _rows: u32) -> Option<Duration> {
+        None
+    }
+
+    fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {
+        let started = clock::now();
+        let batches = self.signature.batches();
+        let gather = |(index, spec)| tensor::gather(index, spec, batch, body, batches);
+        let inputs =
+            self.signature.inputs.iter().enumerate().map(gather).collect::<Result<_, _>>()?;
+        let gathered = clock::now();
+        let values = self.compute(inputs)?;
+        let computed = clock::now();
+        let outputs = self.signature.outputs.iter().zip(values);
+        let outputs = outputs
+            .map(|(spec, value)| scatter(spec, value, batch, batches))
+            .collect::<Result<_, _>>()?;
+        Ok(Done {
+            outputs,
+            input: gathered - started,
+            compute: computed - gathered,
+            output: clock::now() - computed,
+        })
+    }
+}
+
+fn load_model(path: &str) -> Result<Model, LoadError> {
+    let path = Path::new(path);
+    Model::load_file(path).map_err(|error| {
+        let (path, reason) = (path.display().to_string(), error.to_string());
+        let kind = error.kind();
+        if kind == LoadErrorKind::ParseError || kind == LoadErrorKind::UnknownFileType {
+            LoadError::NotAModel { path, reason }
+        } else {
+            LoadError::Unsupported { path, reason }
+        }
+    })
+}
+
+/// One output's bytes, and how many of them each request gets.
+fn scatter(spec: &Spec, value: Value, batch: &Batch, batches: bool) -> Result<Output, RunError> {
+    let shape: Vec<u64> = value.shape().iter().map(|dim| *dim as u64).collect();
+    let tail = match (batches, shape.as_slice()) {
+        (true, [rows, tail @ ..]) if *rows == u64::from(batch.rows()) => tail.to_vec(),
+        (false, whole) => whole.to_vec(),
+        (true, _) => {
+            let reason = format!(
+                "output {} has shape {shape:?} for a batch of {} rows",
+                spec.name,
+                batch.rows()
+            );
+            return Err(RunError::Model { reason });
+        }
+    };
+    let data = tensor::bytes(spec, value)?;
+    let row = data.len() / batch.rows().max(1) as usize;
+    let length = |rows: u32| u32::try_from(row.saturating_mul(rows as usize)).unwrap_or(u32::MAX);
+    let lengths = batch.requests.iter().map(|part| length(part.rows)).collect();
+    Ok(Output { head: spec.head(tail), lengths, data: vec![data] })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Where routers connect.
+
+use std::{
+    fs::DirBuilder,
+    io,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::{
+        fs::{DirBuilderExt, PermissionsExt},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use super::{
+    Executor, ExecutorArgs,
+    link::{self, Stream},
+};
+use crate::{clock, engine::pause};
+
+/// The most connections at once; a router needs one.
+const MAX_CONNECTIONS: usize = 64;
+
+/// The wait after a failed accept, which would otherwise fail again at once.
+const AFTER_FAILURE: Duration = Duration::from_millis(10);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListenError {
+    #[error("{path} may be entered by others (mode {mode:o}); it must be 700")]
+    Open { path: PathBuf, mode: u32 },
+    #[error("cannot use {path}: {source}")]
+    Path { path: PathBuf, source: io::Error },
+    #[error("cannot use the loopback interface: {0}")]
+    Tcp(#[source] io::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+        }
+    }
+}
+
+/// An address routers can connect to; a socket's file goes with it.
+pub(super) struct Bound {
+    pub(super) address: String,
+    file: Option<PathBuf>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // Whoever binds it next removes it too.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// Listens, and serves who knows `token`.
+pub(super) fn start(
+    args: &ExecutorArgs,
+    token: String,
+    executor: &Arc<Executor>,
+) -> Result<Bound, ListenError> {
+    let (listener, bound) = if args.tcp { bind_tcp()? } else { bind_unix(args)? };
+    let executor = Arc::clone(executor);
+    thread::Builder::new()
+        .name("accept".to_owned())
+        .spawn(move || accept(&listener, &token.into(), &executor))
+        .map_err(ListenError::Thread)?;
+    Ok(bound)
+}
+
+fn bind_tcp() -> Result<(Listener, Bound), ListenError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(ListenError::Tcp)?;
+    let address = listener.local_addr().map_err(ListenError::Tcp)?;
+    Ok((Listener::Tcp(listener), Bound { address: format!("tcp:{address}"), file: None }))
+}
+
+fn bind_unix(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError> {
+    private_dir(&args.run_dir)?;
+    let name = args.slice.replace([':', '@', '/'], "-");
+    let path = args.run_dir.join(format!("{name}.sock"));
+    let failed = |source| ListenError::Path { path: path.clone(), source };
+    // What an executor before this one left behind; the worker starts one per slice at a time.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    let address = format!("unix:{}", path.display());
+    Ok((Listener::Unix(listener), Bound { address, file: Some(path) }))
+}
+
+/// Makes `path` a directory for this user alone, or refuses one that is not.
+fn private_dir(path: &Path) -> Result<(), ListenError> {
+    let failed = |source| ListenError::Path { path: path.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 { Ok(()) } else { Err(ListenError::Open { path: path.to_owned(), mode }) }
+}
+
+fn accept(listener: &Listener, token: &Arc<str>, executor: &Arc<Executor>) {
+    // Every connection's thread holds one; the count cannot drift from the truth.
+    let seats = Arc::new(());
+    for id in 0.. {
+        let stream = match listener.accept() {
+            Ok(stream) if Arc::strong_count(&seats) <= MAX_CONNECTIONS => stream,
+            Ok(_) => {
+                tracing::warn!(limit = MAX_CONNECTIONS, "too many connections; one refused");
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "connection not accepted");
+                pause::until(clock::now() + AFTER_FAILURE);
+                continue;
+            }
+        };
+        let (seat, token, executor) = (Arc::clone(&seats), Arc::clone(token), Arc::clone(executor));
+        let spawned = thread::Builder::new().name(format!("link-{id}")).spawn(move || {
+            let _seat = seat;
+            link::converse(id, stream, &token, &executor);
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "connection refused; no thread for it");
+        }
+    }
+}
