@@ -113,21 +113,22 @@ async fn finish(
     let run = router.run();
     tokio::pin!(warm, run);
     let mut cold = true;
-    let code = loop {
+    let ended = loop {
         tokio::select! {
             warmed = &mut warm, if cold => match warmed {
                 Ok(()) => cold = false,
-                Err(reason) => break bad(&reason),
+                Err(reason) => break Err(reason),
             },
-            ended = &mut run => break match ended {
-                Ok(Ended::Finished) => ExitCode::SUCCESS,
-                Ok(Ended::Cut | Ended::Hurried) => ExitCode::FAILURE,
-                Err(error) => failed(&chain(&error)),
-            },
+            ended = &mut run => break Ok(ended),
         }
     };
     worker.stop().await;
-    code
+    match ended {
+        Ok(Ended::Finished) => ExitCode::SUCCESS,
+        Ok(Ended::Cut | Ended::Hurried) => ExitCode::FAILURE,
+        // Said last, so that it is what is read.
+        Err(reason) => bad(&reason),
+    }
 }
 
 fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {

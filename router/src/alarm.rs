@@ -35,7 +35,10 @@ impl Alarm {
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Self { timer: AsyncFd::with_interest(timer, Interest::READABLE)?, rings_at: AtomicU64::new(u64::MAX) })
+        Ok(Self {
+            timer: AsyncFd::with_interest(timer, Interest::READABLE)?,
+            rings_at: AtomicU64::new(u64::MAX),
+        })
     }
 
     /// Makes it ring no later than `at`.
@@ -57,12 +60,17 @@ impl Alarm {
 
     /// Waits for it to ring, once.
     pub async fn rings(&self) -> io::Result<()> {
-        let mut ready = self.timer.readable().await?;
-        let mut count = [0; 8];
-        match rustix::io::read(self.timer.get_ref(), &mut count) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-            Err(error) => return Err(error.into()),
+        loop {
+            let mut ready = self.timer.readable().await?;
+            let mut count = [0; 8];
+            let read = rustix::io::read(self.timer.get_ref(), &mut count);
+            // What was read is spent, and setting the timer anew takes back a ring not yet read.
+            ready.clear_ready();
+            match read {
+                Ok(_) => break,
+                Err(rustix::io::Errno::AGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         self.rings_at.store(u64::MAX, Ordering::Relaxed);
         Ok(())

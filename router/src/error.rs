@@ -5,13 +5,14 @@
 //! four questions asked of it (status, reason, numbers, when to come back) stand side by side below,
 //! and a new variant does not compile until all four are answered.
 
+mod body;
+
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// A request that did not get its answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum InferError {
     /// Nothing is served at this path.
     #[error("nothing is served at {path:?}")]
@@ -61,16 +62,6 @@ pub enum InferError {
         found: String,
         /// What would have been understood.
         wanted: &'static str,
-    },
-    /// More rows than one batch of the model may hold.
-    #[error("the request has {rows} rows; {model} takes at most {max_batch}")]
-    TooManyRows {
-        /// The model.
-        model: String,
-        /// Rows in the request.
-        rows: u64,
-        /// The model's limit.
-        max_batch: u32,
     },
     /// The body is longer than we read.
     #[error("the body is longer than {limit_bytes} bytes")]
@@ -174,9 +165,6 @@ pub enum InferError {
         /// Why, for people.
         why: String,
     },
-    /// The router is shutting down and takes nothing new.
-    #[error("the router is shutting down")]
-    Draining,
     /// The replica failed the batch.
     #[error("{model} failed: {message}")]
     Replica {
@@ -215,7 +203,6 @@ impl InferError {
             Self::Invalid(_)
             | Self::BadBody { .. }
             | Self::BadValue { .. }
-            | Self::TooManyRows { .. }
             | Self::BodyCut { .. }
             | Self::BadCoding { .. } => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -233,7 +220,6 @@ impl InferError {
             Self::Overloaded { .. }
             | Self::NoReplica { .. }
             | Self::Unavailable { .. }
-            | Self::Draining
             | Self::TooManyConnections { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLate { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Unwritable(cause) if asks_for_binary(cause) => StatusCode::BAD_REQUEST,
@@ -254,7 +240,6 @@ impl InferError {
             Self::Invalid(_)
             | Self::BadBody { .. }
             | Self::BadValue { .. }
-            | Self::TooManyRows { .. }
             | Self::BodyTooLarge { .. }
             | Self::InflatesTooLarge { .. }
             | Self::BodyTooSlow { .. }
@@ -268,7 +253,6 @@ impl InferError {
             Self::TooLate { .. } => "too_late",
             Self::NoReplica { .. } => "no_replica",
             Self::Unavailable { .. } => "unavailable",
-            Self::Draining => "draining",
             Self::Unwritable(cause) if asks_for_binary(cause) => "invalid",
             Self::Replica { .. } | Self::Unwritable(_) | Self::Internal { .. } => "failed",
             Self::Unsupported { .. } => "unsupported",
@@ -281,7 +265,7 @@ impl InferError {
             Self::Quota { retry_after, .. }
             | Self::Overloaded { retry_after, .. }
             | Self::NoReplica { retry_after, .. } => Some(*retry_after),
-            Self::Draining | Self::TooManyConnections { .. } => Some(Duration::from_secs(1)),
+            Self::TooManyConnections { .. } => Some(Duration::from_secs(1)),
             Self::UnknownPath { .. }
             | Self::WrongMethod { .. }
             | Self::UnknownModel { .. }
@@ -289,7 +273,6 @@ impl InferError {
             | Self::Invalid(_)
             | Self::BadBody { .. }
             | Self::BadValue { .. }
-            | Self::TooManyRows { .. }
             | Self::BodyTooLarge { .. }
             | Self::InflatesTooLarge { .. }
             | Self::BodyTooSlow { .. }
@@ -306,77 +289,6 @@ impl InferError {
             | Self::Internal { .. } => None,
         }
     }
-
-    /// Writes the fields that decided, beside `error` and `reason`.
-    fn numbers<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        match self {
-            Self::UnknownModel { model } => map.serialize_entry("model", model),
-            Self::UnknownVersion { model, version, .. } => {
-                map.serialize_entry("model", model)?;
-                map.serialize_entry("version", version)
-            }
-            Self::TooManyRows { model, rows, max_batch } => {
-                map.serialize_entry("model", model)?;
-                map.serialize_entry("rows", rows)?;
-                map.serialize_entry("max_batch", max_batch)
-            }
-            Self::BodyTooLarge { limit_bytes, announced_bytes } => {
-                map.serialize_entry("limit_bytes", limit_bytes)?;
-                announced_bytes.map_or(Ok(()), |it| map.serialize_entry("announced_bytes", &it))
-            }
-            Self::InflatesTooLarge { limit_bytes, packed_bytes } => {
-                map.serialize_entry("limit_bytes", limit_bytes)?;
-                map.serialize_entry("packed_bytes", packed_bytes)
-            }
-            Self::BodyTooSlow { allowed } => map.serialize_entry("allowed_ms", &millis(*allowed)),
-            Self::Quota { tenant, rate_rps, .. } => {
-                map.serialize_entry("tenant", tenant)?;
-                map.serialize_entry("rate_rps", rate_rps)
-            }
-            Self::Overloaded { model, waiting, predicted_ms, slo_ms, .. } => {
-                map.serialize_entry("model", model)?;
-                map.serialize_entry("waiting", waiting)?;
-                map.serialize_entry("predicted_ms", predicted_ms)?;
-                map.serialize_entry("slo_ms", slo_ms)
-            }
-            Self::TooLate { model, waited } => {
-                map.serialize_entry("model", model)?;
-                map.serialize_entry("waited_ms", &millis(*waited))
-            }
-            Self::NoReplica { model, .. }
-            | Self::Unavailable { model, .. }
-            | Self::Replica { model, .. } => map.serialize_entry("model", model),
-            Self::TooManyConnections { open } => map.serialize_entry("open", open),
-            Self::UnknownPath { .. }
-            | Self::WrongMethod { .. }
-            | Self::Invalid(_)
-            | Self::BadBody { .. }
-            | Self::BadValue { .. }
-            | Self::BodyCut { .. }
-            | Self::UnknownCoding { .. }
-            | Self::BadCoding { .. }
-            | Self::Unauthorized
-            | Self::Forbidden { .. }
-            | Self::Draining
-            | Self::Unwritable(_)
-            | Self::Unsupported { .. }
-            | Self::Internal { .. } => Ok(()),
-        }
-    }
-}
-
-/// The error body: `error` for people, `reason` for programs, then the numbers.
-impl Serialize for InferError {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("error", &format_args!("{self}"))?;
-        map.serialize_entry("reason", self.reason())?;
-        self.numbers(&mut map)?;
-        if let Some(wait) = self.retry_after() {
-            map.serialize_entry("retry_after_ms", &millis(wait))?;
-        }
-        map.end()
-    }
 }
 
 /// Whether the same request asking for binary would be answered.
@@ -385,10 +297,6 @@ fn asks_for_binary(error: &oip::EncodeError) -> bool {
         oip::EncodeError::NotFinite { .. } | oip::EncodeError::NotUtf8 { .. } => true,
         oip::EncodeError::Malformed(_) | oip::EncodeError::Missing { .. } => false,
     }
-}
-
-fn millis(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 #[cfg(test)]

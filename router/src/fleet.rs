@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     dispatch::Replica,
-    model::Model,
+    model::{Failure, Model},
     transport::{self, Hello, LinkError},
 };
 
@@ -52,7 +52,11 @@ impl Fleet {
     /// A fleet of nobody yet, for these models.
     pub fn new(models: &[Arc<Model>]) -> Self {
         let by_name = |model: &Arc<Model>| (model.config().name.clone(), Arc::clone(model));
-        Self { models: models.iter().map(by_name).collect(), known: Mutex::default(), changed: Arc::default() }
+        Self {
+            models: models.iter().map(by_name).collect(),
+            known: Mutex::default(),
+            changed: Arc::default(),
+        }
     }
 
     /// Takes reports until no worker is left to send one.
@@ -65,6 +69,13 @@ impl Fleet {
     /// Done when a replica next comes into rotation or a report comes in.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
+    }
+
+    /// Hangs up on every replica, so that their end is no news.
+    pub fn close(&self) {
+        for connection in self.known.lock().served.drain().map(|(_, connection)| connection) {
+            connection.task.abort();
+        }
     }
 
     /// The last report of every slice.
@@ -92,12 +103,14 @@ impl Fleet {
                     known.connect(serving);
                 }
                 ReplicaState::Failed { reason } => {
-                    model.failed(reason);
+                    // Without a process it is the executor that ended; the worker starts another.
+                    let returns = report.pid.is_none();
+                    model.failed(Failure { reason: reason.clone(), returns });
                     known.disconnect(replica.replica, model);
                 }
-                ReplicaState::Starting
-                | ReplicaState::Loading
-                | ReplicaState::Warming { .. } => known.disconnect(replica.replica, model),
+                ReplicaState::Starting | ReplicaState::Loading | ReplicaState::Warming { .. } => {
+                    known.disconnect(replica.replica, model)
+                }
             }
         }
         known.reports.insert(report.slice.clone(), report);
@@ -183,7 +196,7 @@ impl Serving {
         tracing::info!(model = self.model.config().name, slice = self.slice, "replica in rotation");
         loop {
             match received.next().await {
-                Ok((reply, body)) => self.model.dispatcher().returned(self.id, reply, body),
+                Ok((reply, body)) => self.model.dispatcher().returned(self.id, &reply, &body),
                 Err(error) => return error,
             }
         }
@@ -207,7 +220,11 @@ fn signature(shapes: &Shapes) -> Signature {
             .iter()
             .filter_map(|tensor| {
                 let datatype = tensor.datatype.parse().ok()?;
-                Some(TensorSpec { name: tensor.name.clone(), datatype, shape: tensor.shape.clone() })
+                Some(TensorSpec {
+                    name: tensor.name.clone(),
+                    datatype,
+                    shape: tensor.shape.clone(),
+                })
             })
             .collect()
     };

@@ -1,12 +1,13 @@
 //! The front door and the loops behind it.
 //!
-//! [`http`] and [`admin`] are the listeners, [`dispatch`] turns requests into batches by the
-//! decisions of the `policy` package, [`transport`] carries them to executors, and [`fleet`] keeps
-//! the connections that workers report.
+//! [`http`] and [`admin`] are the listeners, [`cache`] spares what was answered before, [`dispatch`]
+//! turns requests into batches by the decisions of the `policy` package, [`transport`] carries them
+//! to executors, and [`fleet`] keeps the connections that workers report.
 
 pub mod admin;
 pub mod alarm;
 pub mod auth;
+pub mod cache;
 pub mod clock;
 pub mod config;
 pub mod dispatch;

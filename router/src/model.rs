@@ -1,4 +1,4 @@
-//! One served model: its settings, its dispatcher, and whether it is in service.
+//! One served model: its settings, its dispatcher and its cache, and whether it is in service.
 
 use std::{
     future::Future,
@@ -7,13 +7,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::future::Either;
 use oip::{Signature, model::ModelStats};
 use parking_lot::Mutex;
 
 use crate::{
+    cache::{self, Cache},
     clock::Clock,
     config::{self, Class},
     dispatch::{Dispatcher, Replica, View},
@@ -29,8 +32,18 @@ pub struct Model {
     config: ArcSwap<config::Model>,
     shape: ArcSwapOption<Shape>,
     in_service: AtomicBool,
-    failure: Mutex<Option<String>>,
+    failure: Mutex<Option<Failure>>,
     dispatcher: Arc<Dispatcher>,
+    cache: Arc<Cache>,
+}
+
+/// Why a model's last replica failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// For people.
+    pub reason: String,
+    /// Whether its executor is being started again, so that waiting may help.
+    pub returns: bool,
 }
 
 /// What a replica said of the model itself.
@@ -54,6 +67,7 @@ impl Model {
             in_service: AtomicBool::new(true),
             failure: Mutex::new(None),
             dispatcher,
+            cache: Cache::new(&config.name, cache_bytes(config)),
         })
     }
 
@@ -71,26 +85,30 @@ impl Model {
     pub fn reconfigure(&self, config: &config::Model, weights: &[f64]) {
         self.config.store(Arc::new(config.clone()));
         self.dispatcher.reconfigure(config, weights);
+        self.cache.resize(cache_bytes(config));
     }
 
     /// A replica is connected and warm.
     pub fn attach(&self, replica: Replica, platform: &str, max_batch: u32) {
-        self.shape.store(Some(Arc::new(Shape {
+        let before = self.shape.swap(Some(Arc::new(Shape {
             signature: Arc::clone(&replica.signature),
             platform: platform.to_owned(),
             max_batch,
         })));
+        if before.is_some_and(|before| before.signature != replica.signature) {
+            self.cache.clear();
+        }
         *self.failure.lock() = None;
         self.dispatcher.attach(replica);
     }
 
-    /// A replica could not be had, and `reason` is why.
-    pub fn failed(&self, reason: &str) {
-        *self.failure.lock() = Some(reason.to_owned());
+    /// A replica could not be had, or is gone.
+    pub fn failed(&self, failure: Failure) {
+        *self.failure.lock() = Some(failure);
     }
 
     /// Why its last replica failed, until one is warm.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<Failure> {
         self.failure.lock().clone()
     }
 
@@ -98,6 +116,23 @@ impl Model {
     pub fn view(&self) -> View {
         self.dispatcher.view()
     }
+
+    /// How full its cache is; none if it has none.
+    pub fn cached(&self) -> Option<cache::View> {
+        self.cache.is_on().then(|| self.cache.view())
+    }
+
+    async fn recall(&self, job: Job) -> Result<Answer, InferError> {
+        let caller = self.dispatcher.caller(job.arrived);
+        let objective = self.config.load().slo;
+        let result = self.cache.answer(job, objective, &self.dispatcher).await;
+        caller.told(&result);
+        result
+    }
+}
+
+fn cache_bytes(config: &config::Model) -> usize {
+    usize::try_from(config.cache_mib << 20).unwrap_or(usize::MAX)
 }
 
 impl Served for Model {
@@ -122,6 +157,11 @@ impl Served for Model {
         self.config.load().class
     }
 
+    fn objective(&self) -> (Duration, f64) {
+        let config = self.config.load();
+        (config.slo, config.slo_target)
+    }
+
     fn signature(&self) -> Option<Arc<Signature>> {
         self.shape.load().as_ref().map(|shape| Arc::clone(&shape.signature))
     }
@@ -134,13 +174,22 @@ impl Served for Model {
             return Availability::Ready;
         }
         match &*self.failure.lock() {
-            Some(reason) => Availability::Unavailable { reason: reason.clone() },
-            None => Availability::Loading,
+            Some(Failure { reason, returns: false }) => {
+                Availability::Unavailable { reason: reason.clone() }
+            }
+            Some(Failure { returns: true, .. }) | None => Availability::Loading,
         }
     }
 
     fn set_in_service(&self, in_service: bool) {
         self.in_service.store(in_service, Ordering::Relaxed);
+        if !in_service {
+            self.cache.clear();
+        }
+    }
+
+    fn remembers(&self) -> bool {
+        self.cache.is_on()
     }
 
     fn stats(&self) -> ModelStats {
@@ -148,7 +197,11 @@ impl Served for Model {
     }
 
     fn infer(&self, job: Job) -> impl Future<Output = Result<Answer, InferError>> + Send {
+        if self.cache.is_on() {
+            // In a box, so that models without a cache do not pay for its size.
+            return Either::Left(Box::pin(self.recall(job)));
+        }
         let ticket = self.dispatcher.submit(job);
-        async move { ticket?.answer().await }
+        Either::Right(async move { ticket?.answer().await })
     }
 }

@@ -50,8 +50,9 @@ impl Registry {
                 if model.dispatcher().replicas() >= wanted {
                     continue;
                 }
-                if let Some(reason) = model.failure() {
-                    return Err(format!("model {:?} cannot be served: {reason}", model.name()));
+                if let Some(failure) = model.failure() {
+                    let (name, reason) = (model.name(), failure.reason);
+                    return Err(format!("model {name:?} cannot be served: {reason}"));
                 }
                 all = false;
             }
@@ -137,6 +138,7 @@ impl Backend for Registry {
                 "max_batch": model.max_batch(),
                 "batching": config.batching.name(),
                 "dispatch": model.view(),
+                "cache": model.cached(),
             })
         });
         json!({ "models": models.collect::<Vec<_>>(), "slices": self.fleet.reports().iter().map(slice).collect::<Vec<_>>() })

@@ -35,6 +35,7 @@ pub struct Router {
     state: Arc<ServerState<Registry>>,
     inference: SocketAddr,
     admin: SocketAddr,
+    signals: mpsc::Receiver<()>,
     stop_admin: oneshot::Sender<()>,
     admin_task: JoinHandle<()>,
     served: JoinHandle<()>,
@@ -73,6 +74,7 @@ impl Router {
     /// Listens on both addresses and starts every loop. Must be called inside a runtime.
     pub async fn start(start: Start) -> Result<Self, StartError> {
         let Start { config, file, reports, metrics: handle } = start;
+        let signals = stop_signals()?;
         let settings = config.router.clone();
         let inference = bind(settings.listen).await?;
         let admin_listener = bind(settings.admin_listen).await?;
@@ -89,7 +91,15 @@ impl Router {
         let (stop_admin, stopped) = oneshot::channel();
         let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, handle)));
         let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));
-        Ok(Self { state, inference: inference_at, admin: admin_at, stop_admin, admin_task, served })
+        Ok(Self {
+            state,
+            inference: inference_at,
+            admin: admin_at,
+            signals,
+            stop_admin,
+            admin_task,
+            served,
+        })
     }
 
     /// Where inference is served.
@@ -109,17 +119,17 @@ impl Router {
     }
 
     /// Serves until told to stop, then drains.
-    pub async fn run(self) -> Result<Ended, StartError> {
-        let mut signals = stop_signals()?;
+    pub async fn run(mut self) -> Ended {
         let drain: &Drain = &self.state.drain;
         let times = || {
             let settings = self.state.settings.load();
             Times { delay: settings.drain_delay, timeout: settings.drain_timeout }
         };
-        let ended = drain.run(&mut signals, times, self.served).await;
+        let ended = drain.run(&mut self.signals, times, self.served).await;
+        self.state.backend.fleet().close();
         let _ = self.stop_admin.send(());
         let _ = self.admin_task.await;
-        Ok(ended)
+        ended
     }
 }
 
@@ -146,10 +156,7 @@ fn hooks(
     }
 }
 
-fn reload_on_hangup(
-    state: Arc<ServerState<Registry>>,
-    file: Option<PathBuf>,
-) -> io::Result<()> {
+fn reload_on_hangup(state: Arc<ServerState<Registry>>, file: Option<PathBuf>) -> io::Result<()> {
     let mut hangups = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {

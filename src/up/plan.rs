@@ -21,19 +21,18 @@ pub(crate) fn placement(config: &Config) -> Result<Placement, String> {
             });
         }
     }
-    let want = |model: &config::Model| Want {
-        memory_mib: model.memory_mib,
-        replicas: model.replicas.min,
-    };
+    let want =
+        |model: &config::Model| Want { memory_mib: model.memory_mib, replicas: model.replicas.min };
     let wants: Vec<Want> = config.models.iter().map(want).collect();
     let chosen = spread::spread(&free_mib, &wants).map_err(|none| {
         let (name, needs, free) =
             (&config.models[none.model].name, none.needs_mib, none.most_free_mib);
         format!("model {name:?} needs {needs} MiB a replica; no slice has more than {free} left")
     })?;
-    let replicas = config.models.iter().flat_map(|model| {
-        std::iter::repeat_n(model, model.replicas.min as usize)
-    });
+    let replicas = config
+        .models
+        .iter()
+        .flat_map(|model| std::iter::repeat_n(model, model.replicas.min as usize));
     for (id, (model, slice)) in (1..).zip(replicas.zip(chosen)) {
         let profile = slices[slice].position.split('@').next().unwrap_or_default().to_owned();
         slices[slice].replicas.push((id, spec(model, &profile)));

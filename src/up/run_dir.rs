@@ -18,7 +18,9 @@ pub(crate) struct RunDir {
 impl RunDir {
     /// Makes a new one that only this user may enter.
     pub(crate) fn make() -> io::Result<Self> {
-        let base = env::var_os("XDG_RUNTIME_DIR").map_or_else(env::temp_dir, PathBuf::from);
+        // The variable may name another user's, or one that is gone, after `su` or in a container.
+        let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let base = runtime.filter(|path| path.is_dir()).unwrap_or_else(env::temp_dir);
         let mut attempt = 0;
         loop {
             let path = base.join(format!("sluice-{}-{attempt}", process::id()));
@@ -27,7 +29,10 @@ impl RunDir {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
                     attempt += 1;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let told = format!("{}: {error}", path.display());
+                    return Err(io::Error::new(error.kind(), told));
+                }
             }
         }
     }

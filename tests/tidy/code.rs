@@ -90,6 +90,18 @@ fn every_silenced_lint_gives_its_reason() {
 }
 
 #[test]
+fn only_the_module_that_calls_the_driver_lifts_the_ban_on_unsafe_code() {
+    let lifts = |line: &str| line.trim_start().starts_with('#') && line.contains("(unsafe_code");
+    let mut problems = Vec::new();
+    for file in files_of("rs").iter().filter(|file| file.path != "worker/src/gpu/nvml/raw.rs") {
+        for (number, _) in file.lines().filter(|(_, line)| lifts(line)) {
+            problems.push(format!("{}:{number}: lifts the ban on unsafe code", file.path));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
 fn policy_names_no_clock_and_no_io() {
     let mut problems = Vec::new();
     let policy = |file: &File| file.path.starts_with("router/policy/src/");

@@ -1,7 +1,10 @@
 //! What runs a model inside an executor.
 
 mod onnx;
+#[cfg(feature = "ort")]
+mod ort;
 pub(crate) mod pause;
+mod pieces;
 mod synthetic;
 
 use std::time::Duration;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::{Batch, TensorHead};
 
-use crate::signature::{Refusal, Signature};
+use crate::signature::{Refusal, Signature, Spec};
 
 /// A loaded model.
 ///
@@ -54,6 +57,33 @@ pub struct Output {
     pub lengths: Vec<u32>,
     /// Its bytes, in as many pieces as it pleased the engine.
     pub data: Vec<Bytes>,
+}
+
+impl Output {
+    /// An output of `shape` whose `data` are those of all requests of `batch`, one after another.
+    fn of_batch(
+        spec: &Spec,
+        shape: &[u64],
+        data: Bytes,
+        batch: &Batch,
+        batches: bool,
+    ) -> Result<Self, RunError> {
+        let tail = match (batches, shape) {
+            (true, [rows, tail @ ..]) if *rows == u64::from(batch.rows()) => tail.to_vec(),
+            (false, whole) => whole.to_vec(),
+            (true, _) => {
+                let (name, rows) = (&spec.name, batch.rows());
+                let reason =
+                    format!("output {name} has shape {shape:?} for a batch of {rows} rows");
+                return Err(RunError::Model { reason });
+            }
+        };
+        let row = data.len() / batch.rows().max(1) as usize;
+        let length =
+            |rows: u32| u32::try_from(row.saturating_mul(rows as usize)).unwrap_or(u32::MAX);
+        let lengths = batch.requests.iter().map(|part| length(part.rows)).collect();
+        Ok(Self { head: spec.head(tail), lengths, data: vec![data] })
+    }
 }
 
 /// Why a model could not be loaded.
@@ -119,6 +149,10 @@ pub fn load(spec: &protocol::ModelSpec) -> Result<Box<dyn Engine>, LoadError> {
     match &spec.engine {
         protocol::Engine::Onnx { path } => {
             let threads = usize::try_from(spec.threads).unwrap_or(1);
+            #[cfg(feature = "ort")]
+            if let Some(library) = std::env::var_os(ort::LIBRARY) {
+                return Ok(Box::new(ort::OnnxRuntime::load(&library, path, threads)?));
+            }
             Ok(Box::new(onnx::Onnx::load(path, threads)?))
         }
         protocol::Engine::Synthetic { curve, noise, inputs, outputs } => {

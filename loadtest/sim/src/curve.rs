@@ -51,8 +51,9 @@ impl Curve {
 
     /// What a warm-up at powers of two would have measured.
     pub fn warmup(&self, max: u32) -> Vec<(u32, Duration)> {
-        let mut sizes: Vec<u32> =
-            std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|s| *s < max).collect();
+        let mut sizes: Vec<u32> = std::iter::successors(Some(1), |size| Some(size * 2))
+            .take_while(|s| *s < max)
+            .collect();
         sizes.push(max);
         sizes.into_iter().map(|size| (size, self.mean(size))).collect()
     }

@@ -6,5 +6,7 @@
 
 pub mod curve;
 pub mod random;
+pub mod report;
 pub mod run;
+pub mod scenario;
 pub mod tournament;

@@ -3,134 +3,20 @@
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use policy::{
-    dispatch::{Arrival, Batch, Class, Dispatch, Effect, Ended, Settings},
+    dispatch::{Arrival, Batch, Dispatch, Effect, Ended},
     moment::Moment,
     rule::Rule,
 };
 
 use crate::{
-    curve::{self, Curve},
+    curve,
     random::Random,
+    report::{Outcome, Report, Tenth},
+    scenario::Scenario,
 };
 
 /// A refusal this soon after the arrival leaves the client time to go elsewhere.
 const EARLY: Duration = Duration::from_millis(5);
-
-/// What to simulate.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// What the operator asked.
-    pub settings: Settings,
-    /// Replicas, all alike.
-    pub replicas: u32,
-    /// How fast they are.
-    pub curve: Curve,
-    /// Log-normal deviation of their times.
-    pub noise: f64,
-    /// From when, and by how much, they become slower.
-    pub slowdown: Option<(Duration, f64)>,
-    /// One Poisson stream per tenant.
-    pub streams: Vec<Stream>,
-    /// How long requests arrive.
-    pub duration: Duration,
-    /// How much of the beginning is not counted.
-    pub warmup: Duration,
-    /// Names the run.
-    pub seed: u64,
-}
-
-/// One tenant's arrivals.
-#[derive(Clone, Copy, Debug)]
-pub struct Stream {
-    /// Requests per second.
-    pub rate: f64,
-    /// The tenant's weight.
-    pub weight: f64,
-    /// The class it asks for.
-    pub class: Class,
-}
-
-impl Stream {
-    /// An interactive stream of `rate` and weight 1.
-    pub fn plain(rate: f64) -> Self {
-        Self { rate, weight: 1.0, class: Class::Interactive }
-    }
-}
-
-/// How the requests of one stream ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// Requests that came.
-    pub offered: u64,
-    /// Answered by their deadline.
-    pub in_time: u64,
-    /// Answered after it.
-    pub late: u64,
-    /// Refused.
-    pub refused: u64,
-    /// Refused within 5 ms of arrival.
-    pub refused_early: u64,
-    /// Refused after the deadline, having been on no replica.
-    pub refused_late: u64,
-}
-
-impl Outcome {
-    /// The share of the offered that was answered in time.
-    pub fn attainment(&self) -> f64 {
-        self.in_time as f64 / self.offered.max(1) as f64
-    }
-
-    /// The share of the answered that was late.
-    pub fn lateness(&self) -> f64 {
-        self.late as f64 / (self.in_time + self.late).max(1) as f64
-    }
-
-    /// This and `other` together.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            offered: self.offered + other.offered,
-            in_time: self.in_time + other.in_time,
-            late: self.late + other.late,
-            refused: self.refused + other.refused,
-            refused_early: self.refused_early + other.refused_early,
-            refused_late: self.refused_late + other.refused_late,
-        }
-    }
-}
-
-/// A whole run.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
-    /// By stream, without the warm-up.
-    pub streams: Vec<Outcome>,
-    /// Batches sent while counting.
-    pub batches: u64,
-    /// Rows in them.
-    pub rows: u64,
-    /// Requests by tenth of a second of arrival, over the whole run: answered in time, and offered.
-    pub by_tenth: Vec<(u64, u64)>,
-}
-
-impl Report {
-    /// All streams together.
-    pub fn total(&self) -> Outcome {
-        self.streams.iter().copied().fold(Outcome::default(), Outcome::plus)
-    }
-
-    /// Rows per batch.
-    pub fn mean_batch(&self) -> f64 {
-        self.rows as f64 / self.batches.max(1) as f64
-    }
-
-    /// The in-time share of what arrived in `from..to`, in whole tenths of a second.
-    pub fn attainment_between(&self, from: Duration, to: Duration) -> f64 {
-        let tenth = |at: Duration| (at.as_millis() / 100) as usize;
-        let span = &self.by_tenth[tenth(from)..tenth(to)];
-        let (in_time, offered) =
-            span.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        in_time as f64 / u64::max(offered, 1) as f64
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -229,7 +115,7 @@ impl World<'_> {
         if self.counts(now) {
             self.report.streams[stream].offered += 1;
         }
-        self.tenth(now).1 += 1;
+        self.tenth(now).offered += 1;
         let class = self.scenario.streams[stream].class;
         let arrival = Arrival { id, key: 0, deadline, rows: 1, tenant: stream as u32, class };
         if self.dispatch.arrive(arrival, now, effects).is_err() {
@@ -249,7 +135,9 @@ impl World<'_> {
             pending.ended = true;
             let (stream, arrived) = (pending.stream, pending.arrived);
             let in_time = now <= pending.deadline;
-            self.tenth(arrived).0 += u64::from(in_time);
+            let tenth = self.tenth(arrived);
+            tenth.in_time += u64::from(in_time);
+            tenth.late += u64::from(!in_time);
             if self.counts(arrived) {
                 let outcome = &mut self.report.streams[stream];
                 outcome.in_time += u64::from(in_time);
@@ -317,11 +205,11 @@ impl World<'_> {
         arrived >= Moment::default() + self.scenario.warmup
     }
 
-    fn tenth(&mut self, at: Moment) -> &mut (u64, u64) {
+    fn tenth(&mut self, at: Moment) -> &mut Tenth {
         let tenth = (at.micros() / 100_000) as usize;
-        if self.report.by_tenth.len() <= tenth {
-            self.report.by_tenth.resize(tenth + 1, (0, 0));
+        if self.report.tenths.len() <= tenth {
+            self.report.tenths.resize(tenth + 1, Tenth::default());
         }
-        &mut self.report.by_tenth[tenth]
+        &mut self.report.tenths[tenth]
     }
 }

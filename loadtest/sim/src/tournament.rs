@@ -8,21 +8,20 @@ use std::time::Duration;
 
 use policy::{
     dispatch::Settings,
-    rule::{
-        Aimd, Bound, Deadline, Decision, Deferred, EarlyDrop, Guard, Rule, Slo, Timeout, View,
-    },
+    rule::{Aimd, Bound, Deadline, Decision, Deferred, EarlyDrop, Guard, Rule, Slo, Timeout, View},
 };
 
 use crate::{
     curve::Curve,
-    run::{Outcome, Scenario, Stream, run},
+    report::Outcome,
+    scenario::{Scenario, Stream},
 };
 
 /// Offered load, as multiples of capacity.
 pub const LOADS: [f64; 4] = [0.5, 0.9, 1.2, 2.0];
 
 const OBJECTIVE: Duration = Duration::from_millis(50);
-const COUNTED: Duration = Duration::from_secs(3);
+const COUNTED: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_secs(1);
 /// Seeds by which the best fixed size is chosen; it is then measured over as many as the rest.
 const SEARCH_SEEDS: u64 = 2;
@@ -85,25 +84,21 @@ impl Course {
 
     /// How `rule` does at `load` times capacity, over `seeds` runs.
     pub fn outcome(&self, load: f64, seeds: u64, rule: &dyn Fn() -> Box<dyn Rule>) -> Outcome {
-        (0..seeds).fold(Outcome::default(), |sum, seed| {
-            let scenario = Scenario {
-                settings: Settings {
-                    objective: OBJECTIVE,
-                    max_batch: self.max_batch,
-                    lead: Duration::ZERO,
-                    margin: Duration::ZERO,
-                },
-                replicas: 1,
-                curve: self.curve,
-                noise: self.noise,
-                slowdown: None,
-                streams: vec![Stream::plain(load * self.capacity())],
-                duration: WARMUP + COUNTED,
-                warmup: WARMUP,
-                seed,
-            };
-            sum.plus(run(&scenario, rule()).total())
-        })
+        let settings = Settings {
+            objective: OBJECTIVE,
+            max_batch: self.max_batch,
+            lead: Duration::ZERO,
+            margin: Duration::ZERO,
+        };
+        let scenario = Scenario {
+            settings,
+            noise: self.noise,
+            streams: vec![Stream::plain(load * self.capacity())],
+            duration: WARMUP + COUNTED,
+            warmup: WARMUP,
+            ..Scenario::routed(self.curve, self.max_batch, OBJECTIVE)
+        };
+        scenario.outcomes(seeds, rule)[0]
     }
 
     /// The fixed size that does best at `load`, and how it does.
@@ -133,7 +128,7 @@ pub const ENTRANTS: [Entrant; 6] = [
     ("slo", |_| Box::new(Slo)),
     ("aimd", |_| Box::new(Aimd)),
     ("deadline", |_| Box::new(Deadline)),
-    ("early_drop", |_| Box::new(EarlyDrop)),
+    ("earlydrop", |_| Box::new(EarlyDrop)),
     ("deferred", |_| Box::new(Deferred)),
     ("timeout", |batch| Box::new(Timeout { batch, delay: OBJECTIVE / 10 })),
 ];

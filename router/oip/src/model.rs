@@ -1,5 +1,7 @@
 //! What a server says about itself and its models.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -78,6 +80,9 @@ pub struct ModelConfig {
     pub model_transaction_policy: TransactionPolicy,
     /// Whether equal requests may be answered from memory.
     pub response_cache: ResponseCache,
+    /// What Triton's other keys cannot say.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, ConfigParameter>,
 }
 
 /// An input in a [`ModelConfig`].
@@ -136,6 +141,13 @@ pub struct ResponseCache {
     pub enable: bool,
 }
 
+/// A parameter in a [`ModelConfig`]: always text, whatever it means.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigParameter {
+    /// Its value.
+    pub string_value: String,
+}
+
 impl ModelConfig {
     /// The configuration of a model that takes batches of up to `max_batch`, if it batches at all.
     pub fn new(name: &str, platform: &str, max_batch: u32, signature: &Signature) -> Self {
@@ -171,7 +183,14 @@ impl ModelConfig {
             dynamic_batching: batches.then(DynamicBatching::default),
             model_transaction_policy: TransactionPolicy::default(),
             response_cache: ResponseCache::default(),
+            parameters: BTreeMap::new(),
         }
+    }
+
+    /// Sets a parameter to `value` as text.
+    pub fn set_parameter(&mut self, name: &str, value: &impl ToString) {
+        let string_value = value.to_string();
+        self.parameters.insert(name.to_owned(), ConfigParameter { string_value });
     }
 }
 
@@ -336,6 +355,18 @@ mod tests {
         assert_eq!(config.max_batch_size, 0);
         assert_eq!(config.input[0].dims, [1, 8, 8]);
         assert_eq!(config.dynamic_batching, None);
+    }
+
+    #[test]
+    fn a_parameter_of_the_configuration_is_text_whatever_it_means() {
+        let mut config = ModelConfig::new("digits", "onnx", 64, &signature());
+        config.set_parameter("slo_ms", &12.5);
+        config.set_parameter("slo_target", &0.99);
+        let config = serde_json::to_value(config).unwrap();
+        assert_eq!(
+            config["parameters"],
+            json!({"slo_ms": {"string_value": "12.5"}, "slo_target": {"string_value": "0.99"}})
+        );
     }
 
     #[test]

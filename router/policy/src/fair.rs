@@ -1,40 +1,47 @@
-//! Who is below the share it was promised.
+//! Who has had its share, and who asks for less.
 //!
-//! Order is by deadline; fairness decides only whom to shed. A tenant that has had less than its
-//! weighted share of recent service is protected: its requests are not skipped for a larger batch,
-//! and are admitted in place of those of tenants above their share.
+//! Order is by deadline; fairness decides only whom to turn away. The recent service is divided by
+//! weight between those who want more than they get, after those who want less have had all they
+//! asked for. A tenant that asks for less is protected: its requests are not passed over for a larger
+//! batch, and are admitted in place of others'. A tenant beyond its share is refused while capacity
+//! is scarce. With nobody refused there is nothing to divide, and all are alike.
 
 use std::time::Duration;
 
 use crate::moment::Moment;
 
 const MEMORY: Duration = Duration::from_secs(2);
+/// Accounts fade and the division is made anew this often, not with every request.
+const STEP: Duration = Duration::from_millis(10);
+/// A tenant is protected while it asks for less than this part of its share.
 const BELOW: f64 = 0.9;
+/// A tenant is beyond its share from this part of it on.
+const BEYOND: f64 = 1.02;
+/// Room for rounding.
+const EXACTLY: f64 = 1.0 + 1e-9;
+/// Fewer rows than this are no demand.
+const NOTHING: f64 = 0.5;
 
-/// Recent service of every tenant of one model.
+/// Recent demand and service of every tenant of one model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shares {
     tenants: Vec<Account>,
+    divided_at: Moment,
+    /// Rows that could have been served.
+    available: f64,
+    /// Rows for those who want more than they get, and their weight together.
+    divided: (f64, f64),
+    /// Whether any tenant was protected when last looked at.
+    guards: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Account {
     weight: f64,
-    served: f64,
-    wanted: f64,
-    at: Moment,
-}
-
-impl Account {
-    fn faded(&self, now: Moment) -> (f64, f64) {
-        let keep = (-now.since(self.at).as_secs_f64() / MEMORY.as_secs_f64()).exp();
-        (self.served * keep, self.wanted * keep)
-    }
-
-    fn fade(&mut self, now: Moment) {
-        (self.served, self.wanted) = self.faded(now);
-        self.at = self.at.max(now);
-    }
+    asked: f64,
+    granted: f64,
+    /// Whether it wanted more than it got when last looked at.
+    wants: bool,
 }
 
 impl Shares {
@@ -47,48 +54,105 @@ impl Shares {
                 Some(account) => account.weight = *weight,
                 None => self.tenants.push(Account {
                     weight: *weight,
-                    served: 0.0,
-                    wanted: 0.0,
-                    at: Moment::default(),
+                    asked: 0.0,
+                    granted: 0.0,
+                    wants: false,
                 }),
             }
         }
     }
 
-    /// `rows` of `tenant` were asked for.
-    pub fn asked(&mut self, tenant: u32, rows: u32, now: Moment) {
-        if let Some(account) = self.tenants.get_mut(tenant as usize) {
-            account.fade(now);
-            account.wanted += f64::from(rows);
-        }
+    /// Whether it is time to divide again.
+    pub fn is_due(&self, now: Moment) -> bool {
+        self.tenants.len() >= 2 && now.since(self.divided_at) >= STEP
     }
 
-    /// `rows` of `tenant` were sent to a replica.
-    pub fn served(&mut self, tenant: u32, rows: u32, now: Moment) {
-        if let Some(account) = self.tenants.get_mut(tenant as usize) {
-            account.fade(now);
-            account.served += f64::from(rows);
+    /// Divides the recent service, or what `per_second` rows would have been if that is more: what
+    /// nobody used is there for whoever asks.
+    pub fn divide(&mut self, per_second: f64, now: Moment) {
+        self.fade(now, per_second);
+        let served: f64 = self.tenants.iter().map(|account| account.granted).sum();
+        let unused = (self.available - served).max(0.0);
+        let mut level = 0.0;
+        // Each round either settles or finds at least one more tenant content.
+        for _ in 0..=self.tenants.len() {
+            self.divided = (unused, 0.0);
+            for account in &mut self.tenants {
+                account.wants = account.asked > (level * account.weight * EXACTLY).max(NOTHING);
+                if account.wants {
+                    self.divided.0 += account.granted;
+                    self.divided.1 += account.weight;
+                }
+            }
+            let (rows, weight) = self.divided;
+            if weight == 0.0 || rows <= level * weight * EXACTLY {
+                break;
+            }
+            level = rows / weight;
         }
+        if self.tenants.iter().filter(|account| account.asked > NOTHING).count() < 2 {
+            self.divided = (0.0, 0.0);
+        }
+        self.guards = (0..self.tenants.len())
+            .any(|tenant| self.tenants[tenant].asked > NOTHING && self.protects(tenant as u32));
     }
 
-    /// Whether `tenant` asks for no more than its share of what is being served.
-    pub fn protects(&self, tenant: u32, now: Moment) -> bool {
-        if self.tenants.len() < 2 {
-            return false;
-        }
-        let Some(me) = self.tenants.get(tenant as usize) else { return false };
-        let (mut served, mut weight) = (0.0, 0.0);
-        for account in &self.tenants {
-            let (its_served, its_wanted) = account.faded(now);
-            if its_wanted >= 0.5 {
-                served += its_served;
-                weight += account.weight;
+    /// `rows` that `tenant` asked for were let in.
+    pub fn granted(&mut self, tenant: u32, rows: u32) {
+        self.count(tenant, f64::from(rows), f64::from(rows));
+    }
+
+    /// `rows` that `tenant` asked for were refused.
+    pub fn refused(&mut self, tenant: u32, rows: u32) {
+        self.count(tenant, f64::from(rows), 0.0);
+    }
+
+    /// `rows` of `tenant` that were let in were refused after all.
+    pub fn revoked(&mut self, tenant: u32, rows: u32) {
+        self.count(tenant, 0.0, -f64::from(rows));
+    }
+
+    fn count(&mut self, tenant: u32, asked: f64, granted: f64) {
+        if let Some(account) = self.tenants.get_mut(tenant as usize) {
+            account.asked += asked;
+            account.granted = (account.granted + granted).max(0.0);
+            if account.wants {
+                self.divided.0 = (self.divided.0 + granted).max(0.0);
             }
         }
-        if weight <= me.weight {
-            return false;
+    }
+
+    /// Whether `tenant` asks for clearly less than its share.
+    pub fn protects(&self, tenant: u32) -> bool {
+        self.share(tenant).is_some_and(|(account, share)| account.asked < BELOW * share)
+    }
+
+    /// Whether anybody is protected.
+    pub fn guards(&self) -> bool {
+        self.guards
+    }
+
+    /// Whether `tenant` has had more than its share.
+    pub fn is_beyond(&self, tenant: u32) -> bool {
+        self.share(tenant).is_some_and(|(account, share)| account.granted > BEYOND * share)
+    }
+
+    fn share(&self, tenant: u32) -> Option<(&Account, f64)> {
+        let account = self.tenants.get(tenant as usize)?;
+        let (served, weight) = self.divided;
+        (weight > 0.0).then(|| (account, served / weight * account.weight))
+    }
+
+    fn fade(&mut self, now: Moment, per_second: f64) {
+        let passed = now.since(self.divided_at).as_secs_f64() / MEMORY.as_secs_f64();
+        let keep = (-passed).exp();
+        for account in &mut self.tenants {
+            account.asked *= keep;
+            account.granted *= keep;
         }
-        me.faded(now).1 < BELOW * served * me.weight / weight
+        let whole = per_second * MEMORY.as_secs_f64();
+        self.available = whole + (self.available - whole) * keep;
+        self.divided_at = now;
     }
 }
 
@@ -96,62 +160,75 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn at(ms: u64) -> Moment {
-        Moment::from_micros(ms * 1_000)
+    /// A second of demand and service, in rows per millisecond for each tenant.
+    fn after(weights: &[f64], asked: &[u32], served: &[u32]) -> Shares {
+        after_with(weights, asked, served, 0.0)
     }
 
-    #[test]
-    fn a_lone_tenant_is_never_protected() {
+    fn after_with(weights: &[f64], asked: &[u32], served: &[u32], per_second: f64) -> Shares {
         let mut shares = Shares::default();
-        shares.set_weights(&[1.0]);
-        shares.asked(0, 1, at(0));
-        assert!(!shares.protects(0, at(0)));
-    }
-
-    #[test]
-    fn a_modest_tenant_beside_a_flood_is_protected_and_the_flood_is_not() {
-        let mut shares = Shares::default();
-        shares.set_weights(&[1.0, 1.0]);
+        shares.set_weights(weights);
         for ms in 0..1_000 {
-            shares.asked(0, 10, at(ms));
-            shares.served(0, 1, at(ms));
-            if ms % 50 == 0 {
-                shares.asked(1, 1, at(ms));
-                shares.served(1, 1, at(ms));
+            for tenant in 0..weights.len() {
+                shares.granted(tenant as u32, served[tenant]);
+                shares.refused(tenant as u32, asked[tenant] - served[tenant]);
             }
+            shares.divide(per_second, Moment::from_micros(ms * 1_000));
         }
-        assert!(shares.protects(1, at(1_000)));
-        assert!(!shares.protects(0, at(1_000)));
+        shares
+    }
+
+    fn judged(shares: &Shares) -> Vec<(bool, bool)> {
+        let tenants = 0..shares.tenants.len() as u32;
+        tenants.map(|tenant| (shares.protects(tenant), shares.is_beyond(tenant))).collect()
+    }
+
+    const PLAIN: (bool, bool) = (false, false);
+    const PROTECTED: (bool, bool) = (true, false);
+    const BEYOND_IT: (bool, bool) = (false, true);
+
+    #[test]
+    fn a_lone_tenant_has_nobody_to_share_with() {
+        assert_eq!(judged(&after(&[1.0], &[50], &[10])), [PLAIN]);
+        assert_eq!(judged(&after(&[1.0, 1.0], &[50, 0], &[10, 0])), [PLAIN, PLAIN]);
+    }
+
+    #[test]
+    fn with_nobody_refused_all_are_alike() {
+        assert_eq!(judged(&after(&[1.0, 1.0, 5.0], &[50, 1, 7], &[50, 1, 7])), [PLAIN; 3]);
+    }
+
+    #[test]
+    fn a_modest_tenant_beside_a_flood_is_protected_and_the_flood_may_have_the_rest() {
+        assert_eq!(judged(&after(&[1.0, 1.0], &[50, 1], &[10, 1])), [PLAIN, PROTECTED]);
     }
 
     #[test]
     fn two_equal_floods_protect_nobody() {
-        let mut shares = Shares::default();
-        shares.set_weights(&[1.0, 1.0]);
-        for ms in 0..1_000 {
-            for tenant in 0..2 {
-                shares.asked(tenant, 10, at(ms));
-                shares.served(tenant, 1, at(ms));
-            }
-        }
-        assert!(!shares.protects(0, at(1_000)));
-        assert!(!shares.protects(1, at(1_000)));
+        assert_eq!(judged(&after(&[1.0, 1.0], &[50, 50], &[10, 10])), [PLAIN, PLAIN]);
+    }
+
+    #[test]
+    fn a_flood_with_half_the_weight_is_beyond_its_share_at_equal_service() {
+        assert_eq!(judged(&after(&[2.0, 1.0], &[50, 50], &[10, 10])), [PLAIN, BEYOND_IT]);
+        assert_eq!(judged(&after(&[2.0, 1.0], &[50, 50], &[20, 10])), [PLAIN, PLAIN]);
+    }
+
+    #[test]
+    fn what_the_content_leave_is_divided_between_the_others() {
+        let three = after(&[1.0, 1.0, 1.0], &[50, 50, 1], &[14, 6, 1]);
+        assert_eq!(judged(&three), [BEYOND_IT, PLAIN, PROTECTED]);
+    }
+
+    #[test]
+    fn nobody_is_beyond_its_share_while_there_is_room_for_more() {
+        let idle = after_with(&[1.0, 1.0], &[50, 5], &[6, 4], 20_000.0);
+        assert_eq!(judged(&idle), [PLAIN, PROTECTED]);
     }
 
     #[test]
     fn a_heavier_weight_is_protected_up_to_a_larger_share() {
-        let demand = |weight: f64| {
-            let mut shares = Shares::default();
-            shares.set_weights(&[1.0, weight]);
-            for ms in 0..1_000 {
-                shares.asked(0, 20, at(ms));
-                shares.served(0, 5, at(ms));
-                shares.asked(1, 6, at(ms));
-                shares.served(1, 5, at(ms));
-            }
-            shares.protects(1, at(1_000))
-        };
-        assert!(!demand(1.0));
-        assert!(demand(3.0));
+        assert_eq!(judged(&after(&[1.0, 1.0], &[20, 6], &[5, 5]))[1], PLAIN);
+        assert_eq!(judged(&after(&[1.0, 3.0], &[20, 6], &[5, 5]))[1], PROTECTED);
     }
 }

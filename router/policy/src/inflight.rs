@@ -8,7 +8,7 @@ use crate::{moment::Moment, queue::Waiting};
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     pub(crate) batch: u64,
-    pub(crate) key: u32,
+    pub(crate) key: usize,
     pub(crate) sent_at: Moment,
     /// When it reached the front of its replica: sent, or when the batch before it ended.
     pub(crate) started_at: Moment,
@@ -17,47 +17,117 @@ pub(crate) struct Flight {
     pub(crate) full: bool,
     pub(crate) due_at: Moment,
     pub(crate) expects: Duration,
-    /// What it rarely exceeds.
+    /// What it hardly ever exceeds.
     pub(crate) allows: Duration,
-    pub(crate) members: Vec<Member>,
+    /// The earliest deadline of those still waiting for it.
+    soonest: Moment,
+    called_off: bool,
+    members: Vec<Member>,
 }
 
 /// A request in a batch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Member {
-    pub(crate) waiting: Waiting,
+struct Member {
+    waiting: Waiting,
     /// Answered already: its client left or its deadline passed.
-    pub(crate) gone: bool,
+    gone: bool,
+}
+
+/// What a flight is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departure {
+    pub(crate) batch: u64,
+    pub(crate) key: usize,
+    pub(crate) now: Moment,
+    pub(crate) start: Moment,
+    pub(crate) full: bool,
+    pub(crate) expects: Duration,
+    pub(crate) allows: Duration,
 }
 
 impl Flight {
+    /// A batch of `taken`.
+    pub(crate) fn new(departure: Departure, taken: &[Waiting]) -> Self {
+        let due_at = taken.iter().map(|waiting| waiting.deadline).min().unwrap_or(Moment::NEVER);
+        Self {
+            batch: departure.batch,
+            key: departure.key,
+            sent_at: departure.now,
+            started_at: departure.start,
+            rows: taken.iter().map(|waiting| waiting.rows).sum(),
+            full: departure.full,
+            due_at,
+            expects: departure.expects,
+            allows: departure.allows,
+            soonest: due_at,
+            called_off: false,
+            members: taken
+                .iter()
+                .map(|waiting| Member { waiting: *waiting, gone: false })
+                .collect(),
+        }
+    }
+
     /// When it should end.
     pub(crate) fn expected_end(&self) -> Moment {
         self.started_at + self.expects
     }
 
-    /// Whether nobody waits for it any more.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.members.iter().all(|member| member.gone)
+    /// Requests it was sent with.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
     }
 
-    /// The earliest deadline of those still waiting for it.
-    pub(crate) fn next_deadline(&self) -> Option<Moment> {
-        self.members
-            .iter()
-            .filter(|member| !member.gone)
-            .map(|member| member.waiting.deadline)
-            .min()
+    /// The names of all of them.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.members.iter().map(|member| member.waiting.id)
+    }
+
+    /// Those who still wait for it.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Waiting> {
+        self.members.iter().filter(|member| !member.gone).map(|member| &member.waiting)
+    }
+
+    /// The earliest deadline of those still waiting for it; never if nobody is.
+    pub(crate) fn soonest_deadline(&self) -> Moment {
+        self.soonest
     }
 
     /// Marks `id` answered; false if it is not here or was answered before.
     pub(crate) fn release(&mut self, id: u64) -> bool {
-        match self.members.iter_mut().find(|member| member.waiting.id == id && !member.gone) {
-            Some(member) => {
+        let member = self.members.iter_mut().find(|one| one.waiting.id == id && !one.gone);
+        let Some(member) = member else { return false };
+        member.gone = true;
+        self.look_again();
+        true
+    }
+
+    /// Marks those due at or before `deadline` answered, handing each to `late`.
+    pub(crate) fn expire(&mut self, deadline: Moment, mut late: impl FnMut(&Waiting)) {
+        for member in self.members.iter_mut().filter(|member| !member.gone) {
+            if member.waiting.deadline <= deadline {
                 member.gone = true;
-                true
+                late(&member.waiting);
             }
-            None => false,
         }
+        self.look_again();
+    }
+
+    /// Whether nobody waits for it any more and its replica has not been told; true only once.
+    pub(crate) fn call_off(&mut self) -> bool {
+        let first = !self.called_off && self.soonest == Moment::NEVER;
+        self.called_off |= first;
+        first
+    }
+
+    /// Lets its members share a batch with no more than `most` from now on.
+    pub(crate) fn allow_company(&mut self, most: u32) {
+        for member in &mut self.members {
+            member.waiting.company = member.waiting.company.min(most);
+        }
+    }
+
+    fn look_again(&mut self) {
+        self.soonest = self.live().map(|waiting| waiting.deadline).min().unwrap_or(Moment::NEVER);
     }
 }

@@ -14,4 +14,5 @@ pub mod queue;
 pub mod rate;
 mod replica;
 pub mod rule;
+mod scarcity;
 pub mod spread;

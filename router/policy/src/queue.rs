@@ -14,7 +14,7 @@ pub enum Standing {
     Low,
     /// Of a tenant at or above its share.
     Normal,
-    /// Of a tenant below its share: never skipped for the sake of a larger batch.
+    /// Of a tenant that asks for less than its share: never skipped for the sake of a larger batch.
     Protected,
 }
 
@@ -33,11 +33,13 @@ pub struct Waiting {
     pub tenant: u32,
     /// How readily it is shed.
     pub standing: Standing,
-    /// Whether it must have a batch to itself, because it spoilt one or was in one that was spoilt.
-    pub alone: bool,
+    /// The most requests its batch may hold: halved each time its batch is spoilt by one of them.
+    pub company: u32,
+    /// How often its replica failed it; a death counts twice.
+    pub strikes: u32,
 }
 
-/// Requests of one batch key and standing, earliest deadline first.
+/// Requests of one batch key, served or filling up, earliest deadline first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
     entries: VecDeque<Waiting>,
@@ -76,25 +78,30 @@ impl Line {
     }
 
     /// Rows due at or before `deadline`.
+    ///
+    /// Counted from the nearer end: most arrivals are due last, and cost nothing.
     pub fn rows_due_by(&self, deadline: Moment) -> u64 {
-        match self.entries.back() {
-            Some(last) if last.deadline <= deadline => self.rows,
-            Some(_) | None => self
-                .entries
-                .iter()
-                .take_while(|entry| entry.deadline <= deadline)
-                .map(|entry| u64::from(entry.rows))
-                .sum(),
+        if self.entries.back().is_none_or(|last| last.deadline <= deadline) {
+            return self.rows;
         }
+        let rows = |from, to| self.entries.range(from..to).map(|entry| u64::from(entry.rows)).sum();
+        let (place, len) = (self.due_by(deadline), self.entries.len());
+        if place <= len / 2 { rows(0, place) } else { self.rows - rows(place, len) }
+    }
+
+    /// Requests due at or before `deadline`.
+    pub fn due_by(&self, deadline: Moment) -> usize {
+        self.entries.partition_point(|entry| entry.deadline <= deadline)
     }
 
     /// Adds a request in its place.
     pub fn insert(&mut self, waiting: Waiting) {
-        let place = self
-            .entries
-            .iter()
-            .rposition(|entry| key(entry) <= key(&waiting))
-            .map_or(0, |before| before + 1);
+        let place = match self.entries.back() {
+            Some(last) if key(last) > key(&waiting) => {
+                self.entries.partition_point(|entry| key(entry) <= key(&waiting))
+            }
+            Some(_) | None => self.entries.len(),
+        };
         self.rows += u64::from(waiting.rows);
         self.entries.insert(place, waiting);
     }
@@ -143,6 +150,11 @@ impl Lane {
         if self.main.is_empty() { &self.low } else { &self.main }
     }
 
+    /// That line, to take from.
+    pub fn leading_mut(&mut self) -> &mut Line {
+        if self.main.is_empty() { &mut self.low } else { &mut self.main }
+    }
+
     /// Requests waiting in both lines.
     pub fn len(&self) -> usize {
         self.main.len() + self.low.len()
@@ -150,7 +162,79 @@ impl Lane {
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.main.is_empty() && self.low.is_empty()
+    }
+}
+
+/// All who wait for one model, by batch key.
+///
+/// Lanes are kept once made, and those in use are listed, so that a model with a thousand shapes
+/// costs no more than one of them while only one is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Lanes {
+    lanes: Vec<Lane>,
+    /// Every key whose lane is not empty, and perhaps others until the next [`Lanes::tidy`].
+    used: Vec<usize>,
+}
+
+impl Lanes {
+    /// Requests waiting.
+    pub fn len(&self) -> usize {
+        self.used.iter().map(|key| self.lanes[*key].len()).sum()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.used.iter().all(|key| self.lanes[*key].is_empty())
+    }
+
+    /// The lane of `key`, if anybody ever waited there.
+    pub fn get(&self, key: usize) -> Option<&Lane> {
+        self.lanes.get(key)
+    }
+
+    /// The lane of `key`, to take from.
+    pub fn get_mut(&mut self, key: usize) -> Option<&mut Lane> {
+        self.lanes.get_mut(key)
+    }
+
+    /// The lanes in use with their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Lane)> {
+        self.used.iter().map(|key| (*key, &self.lanes[*key]))
+    }
+
+    /// Adds a request to the lane of `key`.
+    pub fn insert(&mut self, key: usize, waiting: Waiting) {
+        if key >= self.lanes.len() {
+            self.lanes.resize_with(key + 1, Lane::default);
+        }
+        if self.lanes[key].is_empty() && !self.used.contains(&key) {
+            self.used.push(key);
+        }
+        self.lanes[key].line(waiting.standing).insert(waiting);
+    }
+
+    /// Takes out the request `id` due at `deadline` from the lane of `key`, if it is there.
+    pub fn remove(&mut self, key: usize, deadline: Moment, id: u64) -> Option<Waiting> {
+        let lane = self.lanes.get_mut(key)?;
+        lane.main.remove(deadline, id).or_else(|| lane.low.remove(deadline, id))
+    }
+
+    /// Takes out, from the head of every line, those for whom `leaves` holds.
+    pub fn shed(&mut self, leaves: impl Fn(&Waiting) -> bool, mut left: impl FnMut(Waiting)) {
+        for key in &self.used {
+            let lane = &mut self.lanes[*key];
+            for line in [&mut lane.main, &mut lane.low] {
+                while line.head().is_some_and(&leaves) {
+                    line.remove_at(0).into_iter().for_each(&mut left);
+                }
+            }
+        }
+    }
+
+    /// Forgets the lanes that have emptied.
+    pub fn tidy(&mut self) {
+        self.used.retain(|key| !self.lanes[*key].is_empty());
     }
 }
 
@@ -170,7 +254,8 @@ mod tests {
             rows: 2,
             tenant: 0,
             standing: Standing::Normal,
-            alone: false,
+            company: u32::MAX,
+            strikes: 0,
         }
     }
 
@@ -202,10 +287,28 @@ mod tests {
     }
 
     #[test]
+    fn lanes_that_have_emptied_are_not_listed() {
+        let mut lanes = Lanes::default();
+        lanes.insert(900, waiting(1, 10));
+        lanes.insert(3, waiting(2, 20));
+        lanes.insert(3, waiting(3, 30));
+        assert_eq!((lanes.len(), lanes.iter().count()), (3, 2));
+        assert!(lanes.remove(900, Moment::from_micros(10), 1).is_some());
+        lanes.tidy();
+        assert_eq!(lanes.iter().map(|(key, _)| key).collect::<Vec<_>>(), [3]);
+        lanes.insert(900, waiting(4, 10));
+        let mut shed = Vec::new();
+        lanes.shed(|head| head.deadline <= Moment::from_micros(20), |left| shed.push(left.id));
+        assert_eq!(shed, [2, 4]);
+        assert_eq!(lanes.len(), 1);
+    }
+
+    #[test]
     fn only_work_due_no_later_counts_as_ahead() {
         let line = line(&[10, 20, 30]);
         assert_eq!(line.rows_due_by(Moment::from_micros(9)), 0);
         assert_eq!(line.rows_due_by(Moment::from_micros(20)), 4);
+        assert_eq!(line.rows_due_by(Moment::from_micros(29)), 4);
         assert_eq!(line.rows_due_by(Moment::from_micros(99)), 6);
     }
 }

@@ -5,11 +5,18 @@ use std::time::Duration;
 use crate::{
     aimd::{self, Aimd, Step},
     breaker::Breaker,
+    dispatch::Effect,
     inflight::Flight,
     latency::{Change, Latency},
     moment::Moment,
     rule::Guard,
+    scarcity::Plan,
 };
+
+const SHRINK: f64 = 0.9;
+/// A batch is sent ahead only if the end it waits for is known to this many times the lead: to be
+/// bound early to a replica that is late costs more than the gap between two batches.
+const STEADY: u32 = 3;
 
 /// One replica in rotation.
 #[derive(Clone, Debug)]
@@ -22,6 +29,14 @@ pub(crate) struct Replica {
     pub(crate) next: Option<Flight>,
     /// Leaves rotation when what it has is done.
     pub(crate) draining: bool,
+    /// When it last showed how fast it is, or was doubted.
+    pub(crate) heard_at: Moment,
+    /// The largest batch after which one who just missed it can still have its own in time.
+    pub(crate) lossless_rows: u32,
+    /// Rows per second in such batches.
+    pub(crate) lossless_rate: f64,
+    /// Whom to serve while capacity is scarce.
+    pub(crate) plan: Plan,
 }
 
 /// What a finished batch taught.
@@ -30,17 +45,40 @@ pub(crate) struct Lesson {
     pub(crate) step: Step,
     pub(crate) change: Change,
     pub(crate) took: Duration,
-    pub(crate) expected: Duration,
 }
 
 impl Replica {
+    /// An idle replica, at the smallest limit.
+    pub(crate) fn new(id: u32, measured: &[(u32, Duration)], max: u32, now: Moment) -> Self {
+        Self {
+            id,
+            latency: Latency::new(measured, max),
+            aimd: Aimd::new(aimd::Rule { min: 1, max, shrink: SHRINK, slow_start: true }),
+            breaker: Breaker::default(),
+            running: None,
+            next: None,
+            draining: false,
+            heard_at: now,
+            lossless_rows: 1,
+            lossless_rate: 0.0,
+            plan: Plan { caution: 1.0, needs: Duration::ZERO },
+        }
+    }
+
+    /// Works out what it can serve within `allowed` of each arrival with nobody lost.
+    pub(crate) fn appraise(&mut self, allowed: Duration, guard: Guard) {
+        self.lossless_rows = self.latency.largest_within(allowed / 2).max(1);
+        let most = self.limit(guard).min(self.lossless_rows);
+        self.lossless_rate = self.latency.rows_per_second(self.latency.most_efficient(most));
+    }
+
     /// When it could start another batch.
     ///
     /// A batch that is overdue is expected to take as long again as it already is late, so that a
     /// stuck replica soon looks as far away as it is.
     pub(crate) fn free_at(&self, now: Moment) -> Moment {
         let running_ends = match &self.running {
-            None => now,
+            None => self.breaker.reopens_at().unwrap_or(now).max(now),
             Some(flight) => {
                 let expected = flight.expected_end();
                 if expected >= now { expected } else { now + now.since(expected) }
@@ -52,6 +90,11 @@ impl Replica {
         }
     }
 
+    /// Whether it can be counted on for its part of the demand.
+    pub(crate) fn is_working(&self, now: Moment) -> bool {
+        !self.draining && self.breaker.reopens_at().is_none_or(|at| at <= now)
+    }
+
     /// Whether a batch may be sent now: it is idle, or will be within `lead`.
     pub(crate) fn takes_at(&self, now: Moment, lead: Duration) -> bool {
         if self.draining || self.next.is_some() || !self.breaker.allows(now) {
@@ -60,10 +103,27 @@ impl Replica {
         match &self.running {
             None => true,
             Some(flight) => {
-                let ends = flight.expected_end();
-                ends >= now && ends.since(now) <= lead && !self.breaker.is_tripped()
+                let opens = self.sends_ahead(flight, lead);
+                opens.is_some_and(|opens| opens <= now && now <= flight.expected_end())
             }
         }
+    }
+
+    /// When that will become so by itself, if it will.
+    pub(crate) fn turns_free(&self, now: Moment, lead: Duration) -> Option<Moment> {
+        let at = match (&self.running, &self.next) {
+            (None, _) => self.breaker.reopens_at()?,
+            (Some(flight), None) => self.sends_ahead(flight, lead)?,
+            (Some(_), Some(_)) => return None,
+        };
+        (at > now && !self.draining).then_some(at)
+    }
+
+    /// From when a batch may be sent behind `flight`, if one may.
+    fn sends_ahead(&self, flight: &Flight, lead: Duration) -> Option<Moment> {
+        let uncertain = flight.expects.mul_f64(self.latency.noise());
+        let may = lead > Duration::ZERO && uncertain <= lead * STEADY && !self.breaker.is_tripped();
+        may.then(|| flight.expected_end() - lead)
     }
 
     /// The most rows its next batch may hold.
@@ -91,7 +151,10 @@ impl Replica {
     pub(crate) fn take(&mut self, batch: u64, now: Moment) -> Option<Flight> {
         if self.running.as_ref().is_some_and(|flight| flight.batch == batch) {
             let done = self.running.take();
-            self.running = self.next.take().map(|flight| Flight { started_at: now, ..flight });
+            self.running = self.next.take();
+            if let Some(flight) = &mut self.running {
+                flight.started_at = now;
+            }
             return done;
         }
         if self.next.as_ref().is_some_and(|flight| flight.batch == batch) {
@@ -100,17 +163,29 @@ impl Replica {
         None
     }
 
+    /// Asks that the waiting batch be forgotten, once, if nobody waits for it any more.
+    pub(crate) fn call_off(&mut self) -> Option<Effect> {
+        let next = self.next.as_mut()?;
+        next.call_off().then_some(Effect::Cancel { batch: next.batch, replica: self.id })
+    }
+
     /// Learns from a batch that came back whole.
     pub(crate) fn learn(&mut self, flight: &Flight, now: Moment, due_at: Moment) -> Lesson {
+        self.heard_at = now;
         let took = now.since(flight.started_at);
-        let change = self.latency.observe(flight.rows, took);
+        // One that overtook the batch before it says nothing of its own time.
+        let change = if now > flight.started_at {
+            self.latency.observe(flight.rows, took)
+        } else {
+            Change::Steady
+        };
         let step = self.aimd.observe(aimd::Finished {
             full: flight.full,
             sent_at: flight.sent_at,
             done_at: now,
             due_at,
         });
-        Lesson { step, change, took, expected: flight.expects }
+        Lesson { step, change, took }
     }
 
     pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {

@@ -40,14 +40,16 @@ pub struct View<'a> {
     pub replicas: u32,
     /// Whether demand exceeds what can be served without loss.
     pub scarce: bool,
+    /// Observed over expected time to leave room for while it does.
+    pub caution: f64,
 }
 
 impl View<'_> {
     /// Time from the start of the batch to the useful end of the `index`-th request.
     pub fn slack(&self, index: usize) -> Duration {
-        self.line.get(index).map_or(Duration::ZERO, |waiting| {
-            (waiting.deadline - self.margin).since(self.start)
-        })
+        self.line
+            .get(index)
+            .map_or(Duration::ZERO, |waiting| (waiting.deadline - self.margin).since(self.start))
     }
 
     /// How many requests from `from` on fit in `rows`, and how many rows they have.
@@ -55,15 +57,14 @@ impl View<'_> {
     /// The first always fits: a request larger than the limit of the moment must still be served.
     pub fn fit(&self, from: usize, rows: u32) -> Fit {
         let mut fit = Fit { count: 0, rows: 0 };
+        let mut company = usize::MAX;
         for waiting in self.line.iter().skip(from) {
-            let joins = fit.rows.saturating_add(waiting.rows) <= rows && !waiting.alone;
+            company = company.min(waiting.company as usize);
+            let joins = fit.rows.saturating_add(waiting.rows) <= rows && fit.count < company;
             if fit.count > 0 && !joins {
                 break;
             }
             fit = Fit { count: fit.count + 1, rows: fit.rows + waiting.rows };
-            if waiting.alone {
-                break;
-            }
         }
         fit
     }
@@ -154,4 +155,22 @@ fn send_from(view: &View<'_>, skip: usize, rows: u32, bound: Bound) -> Decision 
         drop_skipped: true,
         bound: if all { Bound::Waiting } else { bound },
     }
+}
+
+/// The size that Nexus plans for: half the objective for the batch, half for waiting.
+fn planned(view: &View<'_>) -> u32 {
+    view.latency.largest_within(view.objective / 2).clamp(1, view.limit)
+}
+
+/// How many to give up at the head until a batch of `planned`, or all who are left, is in time.
+fn window_of(view: &View<'_>, planned: u32) -> Option<usize> {
+    let mut rows_left = view.line.rows();
+    for (index, waiting) in view.line.iter().enumerate() {
+        let size = planned.min(u32::try_from(rows_left).unwrap_or(u32::MAX)).max(waiting.rows);
+        if view.latency.high(size) <= view.slack(index) {
+            return Some(index);
+        }
+        rows_left -= u64::from(waiting.rows);
+    }
+    None
 }

@@ -30,11 +30,12 @@ pub fn spread(free_mib: &[u64], wants: &[Want]) -> Result<Vec<usize>, NoRoom> {
     for (model, want) in wants.iter().enumerate() {
         for _ in 0..want.replicas {
             let fits = (0..slices.len()).filter(|index| slices[*index].0 >= want.memory_mib);
-            let best = fits.min_by_key(|index| (slices[*index].1, *index)).ok_or_else(|| NoRoom {
-                model,
-                needs_mib: want.memory_mib,
-                most_free_mib: slices.iter().map(|(free, _)| *free).max().unwrap_or(0),
-            })?;
+            let best =
+                fits.min_by_key(|index| (slices[*index].1, *index)).ok_or_else(|| NoRoom {
+                    model,
+                    needs_mib: want.memory_mib,
+                    most_free_mib: slices.iter().map(|(free, _)| *free).max().unwrap_or(0),
+                })?;
             slices[best].0 -= want.memory_mib;
             slices[best].1 += 1;
             chosen.push(best);

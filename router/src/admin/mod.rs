@@ -3,30 +3,31 @@
 //! It has its own port and its own connections, so that a front door that is full or closing can
 //! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope.
 
+mod lent;
+mod routes;
+mod scope;
 mod views;
 
 use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use axum::{Router, body::Body};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     net::TcpListener,
     sync::watch,
     time::{Instant, timeout},
 };
+use tower::ServiceExt;
 
+use self::{lent::Lent, scope::Arrival};
 use crate::{
-    config::Scope,
     drain::Phase,
-    error::InferError,
     http::{
         Call, ServerState,
         backend::Backend,
         listen::{self, Answer, Limits},
-        reply::{self, Reply},
-        unknown,
     },
 };
 
@@ -35,11 +36,7 @@ const MAX_CONNECTIONS: u32 = 256;
 /// How long the listener waits for its last replies once told to stop.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 
-const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-
-const READ: &[&str] = &["GET", "HEAD"];
-const WRITE: &[&str] = &["POST"];
 
 /// A reload under way.
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
@@ -87,105 +84,14 @@ impl<B: Backend> Admin<B> {
     pub fn new(shared: Arc<ServerState<B>>, hooks: Hooks) -> Self {
         Self { shared, hooks }
     }
-
-    async fn route(&self, call: &Call<'_>) -> Result<Response<Reply>, InferError> {
-        let path = call.head.uri.path();
-        let query = call.head.uri.query().unwrap_or("");
-        let allow = |allowed| check_method(&call.head.method, allowed);
-        match path {
-            "/livez" | "/v2/health/live" => allow(READ).map(|()| text(StatusCode::OK, "ok\n")),
-            "/readyz" | "/v2/health/ready" => {
-                allow(READ)?;
-                let verbose =
-                    query.split('&').any(|part| part.split('=').next() == Some("verbose"));
-                Ok(views::ready(&self.shared, verbose))
-            }
-            "/metrics" => {
-                allow(READ)?;
-                let metrics = Bytes::from((self.hooks.metrics)());
-                Ok(reply::of(StatusCode::OK, METRICS, metrics.into()))
-            }
-            "/" => Err(InferError::Unsupported { what: "the console" }),
-            _ => match path.strip_prefix("/admin/v1/") {
-                Some(name) => {
-                    self.shared.access.load().require(
-                        Scope::Admin,
-                        &call.head.headers,
-                        call.peer,
-                    )?;
-                    self.admin(name, call).await
-                }
-                None => Err(unknown(path)),
-            },
-        }
-    }
-
-    async fn admin(&self, name: &str, call: &Call<'_>) -> Result<Response<Reply>, InferError> {
-        let read = |view: &dyn Fn() -> Value| {
-            check_method(&call.head.method, READ)?;
-            Ok(reply::json(StatusCode::OK, &view()))
-        };
-        let backend = &self.shared.backend;
-        match name {
-            "state" => read(&|| backend.state()),
-            "config" => read(&|| backend.config()),
-            "workers" => read(&|| backend.workers()),
-            "models" => read(&|| views::models(backend)),
-            "tenants" => {
-                read(&|| json!({"tenants": self.shared.access.load().tenants(call.arrived)}))
-            }
-            "reload" => {
-                check_method(&call.head.method, WRITE)?;
-                Ok(reloaded((self.hooks.reload)().await))
-            }
-            "drain" => {
-                check_method(&call.head.method, WRITE)?;
-                Ok(self.drain())
-            }
-            "plan" => Err(InferError::Unsupported { what: "a placement plan" }),
-            _ if name == "jobs" || name.starts_with("jobs/") => {
-                Err(InferError::Unsupported { what: "lending to training jobs" })
-            }
-            _ => Err(unknown(call.head.uri.path())),
-        }
-    }
-
-    fn drain(&self) -> Response<Reply> {
-        let settings = self.shared.settings.load();
-        tracing::info!("drain asked for over HTTP");
-        self.shared.drain.ask();
-        let body = json!({
-            "draining": true,
-            "delay_s": settings.drain_delay.as_secs_f64(),
-            "timeout_s": settings.drain_timeout.as_secs_f64(),
-        });
-        reply::json(StatusCode::ACCEPTED, &body)
-    }
-}
-
-impl<B: Backend> Answer for Admin<B> {
-    fn limits(&self) -> Limits {
-        let limits = Limits::from(&**self.shared.settings.load());
-        Limits { max_connections: MAX_CONNECTIONS, ..limits }
-    }
-
-    async fn answer(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-        peer: SocketAddr,
-    ) -> Response<Reply> {
-        let arrived = Instant::now();
-        let (head, body) = request.into_parts();
-        let call = Call { head: &head, peer, arrived };
-        let answered = self.route(&call).await;
-        self.shared.finish(&call, body, answered)
-    }
 }
 
 /// Serves administration on `tcp` until `stop`, draining or not.
 pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: impl Future) {
     let (phase, watch) = watch::channel(Phase::Serving);
-    let mut serving = std::pin::pin!(listen::serve(tcp, admin, watch));
+    let shared = Arc::clone(&admin.shared);
+    let desk = Arc::new(Desk { shared, router: routes::router(admin) });
+    let mut serving = std::pin::pin!(listen::serve(tcp, desk, watch));
     tokio::select! {
         () = serving.as_mut() => return,
         _ = stop => {}
@@ -196,33 +102,32 @@ pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: imp
     }
 }
 
-fn check_method(method: &Method, allowed: &'static [&'static str]) -> Result<(), InferError> {
-    if allowed.contains(&method.as_str()) {
-        Ok(())
-    } else {
-        Err(InferError::WrongMethod { method: method.clone(), allowed })
-    }
+/// Between a connection and the routes.
+struct Desk<B> {
+    shared: Arc<ServerState<B>>,
+    router: Router,
 }
 
-fn reloaded(result: Result<Value, ReloadError>) -> Response<Reply> {
-    match result {
-        Ok(report) => reply::json(StatusCode::OK, &report),
-        Err(error) => {
-            let message = error.to_string();
-            let (status, body) = match error {
-                ReloadError::Invalid { problems } => (
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    json!({"error": message, "reason": "invalid", "problems": problems}),
-                ),
-                ReloadError::Conflict { .. } => {
-                    (StatusCode::CONFLICT, json!({"error": message, "reason": "conflict"}))
-                }
-            };
-            reply::json(status, &body)
-        }
-    }
-}
+impl<B: Backend> Answer for Desk<B> {
+    type Body = Body;
 
-fn text(status: StatusCode, words: &'static str) -> Response<Reply> {
-    reply::of(status, TEXT, Bytes::from_static(words.as_bytes()).into())
+    fn limits(&self) -> Limits {
+        let limits = Limits::from(&**self.shared.settings.load());
+        Limits { max_connections: MAX_CONNECTIONS, ..limits }
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Response<Body> {
+        let arrived = Instant::now();
+        let (head, body) = request.into_parts();
+        let (body, unread) = Lent::new(body);
+        let mut asked = Request::from_parts(head.clone(), body);
+        asked.extensions_mut().insert(Arrival { peer, at: arrived });
+        let Ok(response) = self.router.clone().oneshot(asked).await;
+        let call = Call { head: &head, peer, arrived };
+        self.shared.finish(&call, unread.take(), response)
+    }
 }

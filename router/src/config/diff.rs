@@ -44,7 +44,16 @@ const LIVE: &[(&str, &[&str])] = &[
     ),
     (
         "model",
-        &["slo_ms", "slo_target", "max_batch", "batching", "batch_size", "batch_delay_ms", "class"],
+        &[
+            "slo_ms",
+            "slo_target",
+            "max_batch",
+            "batching",
+            "batch_size",
+            "batch_delay_ms",
+            "cache_mib",
+            "class",
+        ],
     ),
     ("tenant", &["name", "key_sha256", "rate_rps", "share"]),
     ("key", &["name", "key_sha256", "scopes"]),

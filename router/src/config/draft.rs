@@ -1,10 +1,10 @@
 //! The file as written: every value optional, every value with its place.
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::{
     problems::{At, Notes, Place},
-    tree::{Read, Section},
+    tree::{self, Read, Section},
 };
 
 /// The whole file.
@@ -110,15 +110,7 @@ pub(super) struct WorkerDraft {
 
 /// Reads what can be read of `text` and notes the rest.
 pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
-    let (root, errors) = DeTable::parse_recoverable(text);
-    let mut errors: Vec<_> = errors
-        .iter()
-        .map(|error| (error.span().map_or(0, |span| span.start), error.message()))
-        .collect();
-    errors.sort_unstable();
-    for (offset, message) in errors {
-        notes.broken(offset, message);
-    }
+    let root = tree::parse(text, notes);
     let mut root = Section::new(root.get_ref(), "the file", Place::Offset(0));
     let draft = Draft {
         router: root

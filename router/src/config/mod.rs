@@ -6,18 +6,18 @@
 //! stop at their first error: an operator sees every problem at once. Code
 //! past this module never sees a draft.
 
-mod check;
+pub(crate) mod check;
 mod diff;
 mod draft;
 mod effective;
 mod files;
 mod model;
-mod problems;
-mod profile;
+pub(crate) mod problems;
+pub(crate) mod profile;
 mod report;
 mod secrets;
 mod summary;
-mod tree;
+pub(crate) mod tree;
 mod worker;
 
 #[cfg(test)]
@@ -233,7 +233,8 @@ pub fn demo(base_dir: &Path) -> Result<(Config, Warnings), Problems> {
     parse(Path::new("built-in demo"), DEMO, base_dir)
 }
 
-fn read(path: &Path) -> Result<String, Problems> {
+/// Reads a file's text, or says why it cannot be.
+pub(crate) fn read(path: &Path) -> Result<String, Problems> {
     files::read(path, MAX_FILE_BYTES).map_err(|unreadable| match unreadable {
         Unreadable::Unopened(why) => Problems::of_file(path, why),
         Unreadable::NotText(valid) => Problems::of_text(path, &valid, "not UTF-8 from here on"),

@@ -102,7 +102,7 @@ impl Batching {
             Self::Slo => "slo",
             Self::Aimd => "aimd",
             Self::Deadline => "deadline",
-            Self::EarlyDrop => "early_drop",
+            Self::EarlyDrop => "earlydrop",
             Self::Deferred => "deferred",
             Self::Timeout { .. } => "timeout",
         }

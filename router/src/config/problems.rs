@@ -41,13 +41,13 @@ impl Problems {
     }
 
     /// The file as a whole is at fault.
-    pub(super) fn of_file(path: &Path, message: impl Into<String>) -> Self {
+    pub(crate) fn of_file(path: &Path, message: impl Into<String>) -> Self {
         let file = path.display().to_string();
         Self(vec![Problem { file, line: None, column: None, message: message.into(), order: 0 }])
     }
 
     /// The file is at fault right after `text`.
-    pub(super) fn of_text(path: &Path, text: &str, message: &str) -> Self {
+    pub(crate) fn of_text(path: &Path, text: &str, message: &str) -> Self {
         let mut notes = Notes::new(path, text);
         notes.problem(Place::Offset(text.len()), message);
         Self(notes.problems)
@@ -87,7 +87,7 @@ impl Warnings {
 
 /// Where a value stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// At this byte of the file.
     Offset(usize),
     /// In this environment variable.
@@ -96,13 +96,13 @@ pub(super) enum Place {
 
 /// A value and where it stood.
 #[derive(Clone, Debug)]
-pub(super) struct At<T> {
-    pub(super) value: T,
-    pub(super) place: Place,
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) place: Place,
 }
 
 /// A line and column, both from 1, of a byte of some text.
-pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
+pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
     let mut end = offset.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -113,7 +113,7 @@ pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
 }
 
 /// What has been found so far.
-pub(super) struct Notes<'a> {
+pub(crate) struct Notes<'a> {
     file: String,
     text: &'a str,
     problems: Vec<Problem>,
@@ -122,7 +122,7 @@ pub(super) struct Notes<'a> {
 }
 
 impl<'a> Notes<'a> {
-    pub(super) fn new(path: &Path, text: &'a str) -> Self {
+    pub(crate) fn new(path: &Path, text: &'a str) -> Self {
         Self {
             file: path.display().to_string(),
             text,
@@ -132,16 +132,16 @@ impl<'a> Notes<'a> {
         }
     }
 
-    pub(super) fn file(&self) -> &str {
+    pub(crate) fn file(&self) -> &str {
         &self.file
     }
 
-    pub(super) fn line(&self, offset: usize) -> usize {
+    pub(crate) fn line(&self, offset: usize) -> usize {
         position(self.text, offset).0
     }
 
     /// The text is not TOML here; one such is told per line, since the rest follow from it.
-    pub(super) fn broken(&mut self, offset: usize, message: &str) {
+    pub(crate) fn broken(&mut self, offset: usize, message: &str) {
         let line = self.line(offset);
         if self.broken_lines.insert(line) {
             let problem = self.at(Place::Offset(offset), message.to_owned());
@@ -150,7 +150,7 @@ impl<'a> Notes<'a> {
     }
 
     /// A value that was read is wrong.
-    pub(super) fn problem(&mut self, place: Place, message: impl Into<String>) {
+    pub(crate) fn problem(&mut self, place: Place, message: impl Into<String>) {
         let problem = self.at(place, message.into());
         if !problem.line.is_some_and(|line| self.broken_lines.contains(&line)) {
             self.problems.push(problem);
@@ -158,25 +158,25 @@ impl<'a> Notes<'a> {
     }
 
     /// Something is not there. Untold when the text was broken: it may only be out of sight.
-    pub(super) fn missing(&mut self, place: Place, message: impl Into<String>) {
+    pub(crate) fn missing(&mut self, place: Place, message: impl Into<String>) {
         if self.broken_lines.is_empty() {
             self.problem(place, message);
         }
     }
 
     /// The file named at `place` is wrong, at a place of its own.
-    pub(super) fn elsewhere(&mut self, place: Place, problem: Problem) {
+    pub(crate) fn elsewhere(&mut self, place: Place, problem: Problem) {
         let order = self.at(place, String::new()).order;
         self.problems.push(Problem { order, ..problem });
     }
 
-    pub(super) fn warn(&mut self, place: Place, message: impl Into<String>) {
+    pub(crate) fn warn(&mut self, place: Place, message: impl Into<String>) {
         let warning = self.at(place, message.into());
         self.warnings.push(warning);
     }
 
     /// `value` if nothing is wrong. A missing value must have been told of.
-    pub(super) fn into_result<T>(mut self, value: Option<T>) -> Result<(T, Warnings), Problems> {
+    pub(crate) fn into_result<T>(mut self, value: Option<T>) -> Result<(T, Warnings), Problems> {
         self.problems.sort_by_key(|problem| problem.order);
         self.warnings.sort_by_key(|warning| warning.order);
         match value {
@@ -212,7 +212,7 @@ impl<'a> Notes<'a> {
 }
 
 /// A problem of a file other than the configuration.
-pub(super) fn of_line(file: &Path, place: Option<(usize, usize)>, message: String) -> Problem {
+pub(crate) fn of_line(file: &Path, place: Option<(usize, usize)>, message: String) -> Problem {
     let (line, column) = place.unzip();
     Problem { file: file.display().to_string(), line, column, message, order: 0 }
 }

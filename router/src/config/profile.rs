@@ -43,7 +43,7 @@ impl fmt::Debug for Profile {
 
 /// Why there is no profile.
 #[derive(Debug)]
-pub(super) enum Bad {
+pub(crate) enum Bad {
     /// The file cannot be read.
     Unread(String),
     /// Its lines are wrong.
@@ -52,7 +52,7 @@ pub(super) enum Bad {
 
 impl Profile {
     /// Reads the file at `path`, or says what is wrong with each of its lines.
-    pub(super) fn load(path: &Path) -> Result<Self, Bad> {
+    pub(crate) fn load(path: &Path) -> Result<Self, Bad> {
         match files::read(path, MAX_BYTES) {
             Ok(text) => Self::parse(path, &text).map_err(Bad::Wrong),
             Err(Unreadable::Unopened(why)) => Err(Bad::Unread(why)),

@@ -9,13 +9,27 @@ use toml::{
 use super::problems::{At, Notes, Place};
 
 /// A kind of value a key may hold.
-pub(super) trait Read: Sized {
+pub(crate) trait Read: Sized {
     /// Reads `value`, or notes why it cannot be.
     fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self>;
 }
 
+/// What can be read of `text`; the rest is noted.
+pub(crate) fn parse<'t>(text: &'t str, notes: &mut Notes<'_>) -> Spanned<DeTable<'t>> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    let mut errors: Vec<_> = errors
+        .iter()
+        .map(|error| (error.span().map_or(0, |span| span.start), error.message()))
+        .collect();
+    errors.sort_unstable();
+    for (offset, message) in errors {
+        notes.broken(offset, message);
+    }
+    root
+}
+
 /// One table of the file. Keys never asked for are unknown keys.
-pub(super) struct Section<'t> {
+pub(crate) struct Section<'t> {
     table: &'t DeTable<'t>,
     title: &'static str,
     place: Place,
@@ -25,17 +39,17 @@ pub(super) struct Section<'t> {
 
 impl<'t> Section<'t> {
     /// `title` names the section in messages, such as `[[model]]`.
-    pub(super) fn new(table: &'t DeTable<'t>, title: &'static str, place: Place) -> Self {
+    pub(crate) fn new(table: &'t DeTable<'t>, title: &'static str, place: Place) -> Self {
         Self { table, title, place, asked: Vec::new(), missing: Vec::new() }
     }
 
     /// Where the table begins.
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         self.place
     }
 
     /// The value of `key`, if it is there and fits.
-    pub(super) fn get<T: Read>(
+    pub(crate) fn get<T: Read>(
         &mut self,
         key: &'static str,
         notes: &mut Notes<'_>,
@@ -50,7 +64,7 @@ impl<'t> Section<'t> {
     }
 
     /// As [`get`](Self::get), and its absence is a problem.
-    pub(super) fn need<T: Read>(
+    pub(crate) fn need<T: Read>(
         &mut self,
         key: &'static str,
         notes: &mut Notes<'_>,
@@ -62,7 +76,7 @@ impl<'t> Section<'t> {
     }
 
     /// The table under `key`.
-    pub(super) fn section(
+    pub(crate) fn section(
         &mut self,
         key: &'static str,
         title: &'static str,
@@ -73,7 +87,7 @@ impl<'t> Section<'t> {
     }
 
     /// The array of tables under `key`.
-    pub(super) fn sections(
+    pub(crate) fn sections(
         &mut self,
         key: &'static str,
         title: &'static str,
@@ -93,7 +107,7 @@ impl<'t> Section<'t> {
     /// was only misspelt is not told twice.
     ///
     /// Gives the known keys that the table has, by intent if not by spelling.
-    pub(super) fn finish(self, notes: &mut Notes<'_>) -> Vec<String> {
+    pub(crate) fn finish(self, notes: &mut Notes<'_>) -> Vec<String> {
         let mut meant = Vec::new();
         for (key, _) in self.table.iter() {
             let name = key.get_ref().as_ref();
@@ -150,6 +164,16 @@ impl Read for String {
             wrong_kind(key, value, "a string", notes);
         }
         text.map(str::to_owned)
+    }
+}
+
+impl Read for bool {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let read = value.get_ref().as_bool();
+        if read.is_none() {
+            wrong_kind(key, value, "true or false", notes);
+        }
+        read
     }
 }
 
@@ -210,7 +234,12 @@ impl<T: Read> Read for Vec<At<T>> {
     }
 }
 
-fn wrong_kind(key: &str, value: &Spanned<DeValue<'_>>, wanted: &str, notes: &mut Notes<'_>) {
+pub(crate) fn wrong_kind(
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+    wanted: &str,
+    notes: &mut Notes<'_>,
+) {
     let found = describe(value.get_ref());
     notes.problem(Place::Offset(value.span().start), format!("{key} is {found}; give {wanted}"));
 }
@@ -229,7 +258,7 @@ fn describe(value: &DeValue<'_>) -> String {
 }
 
 /// The word of `known` most like `word`, if any is like it at all.
-pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     // Longer words are no key of ours, and the distance costs their product.
     if word.len() > 64 {
         return None;

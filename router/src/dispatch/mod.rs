@@ -6,6 +6,7 @@
 
 mod answer;
 mod keys;
+mod shared;
 mod state;
 mod tally;
 mod ticket;
@@ -22,9 +23,9 @@ use policy::{
 use protocol::Reply;
 use tokio::sync::oneshot;
 
-pub use self::{state::View, ticket::Ticket};
+pub use self::{shared::Caller, state::View, ticket::Ticket};
 use self::{
-    state::{Attached, Pending, State},
+    state::{Attached, Came, Counted, Pending, State},
     tally::Tally,
 };
 use crate::{
@@ -101,18 +102,24 @@ impl Dispatcher {
 
     /// Takes a job in, or says at once why not.
     pub fn submit(self: &Arc<Self>, job: Job) -> Result<Ticket, InferError> {
+        self.take_in(job, Counted::Here)
+    }
+
+    fn take_in(self: &Arc<Self>, job: Job, counted: Counted) -> Result<Ticket, InferError> {
         let now = self.clock.now();
         let arrived = self.clock.moment(job.arrived);
         let (reply, receiver) = oneshot::channel();
         let mut state = self.state.lock();
         let allowed = job.timeout.map_or(state.objective, |own| own.min(state.objective));
         let deadline = arrived + allowed;
-        let key = state.key_of(&job.inputs).ok_or_else(|| InferError::Unavailable {
-            model: self.name.clone(),
-            why: "too many different input shapes are waiting".to_owned(),
-        })?;
+        let came = Came { arrived, entered: now, allowed };
+        let Some(key) = state.key_of(&job.inputs) else {
+            let why = "too many different input shapes are waiting".to_owned();
+            let error = InferError::Unavailable { model: self.name.clone(), why };
+            return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
+        };
         let inputs: Vec<Bytes> = job.inputs.into_iter().map(|tensor| tensor.data).collect();
-        let pending = Pending { id: 0, key, arrived, rows: job.rows, inputs, reply };
+        let pending = Pending { id: 0, key, came, rows: job.rows, inputs, counted, reply };
         let id = state.hold(pending);
         let class = match job.class {
             config::Class::Interactive => Class::Interactive,
@@ -123,9 +130,8 @@ impl Dispatcher {
         self.carry_out(&mut state, now);
         if let Err(why) = admitted {
             state.release(id);
-            let error = self.refusal(why, arrived, now, state.objective);
-            self.metrics.ended(Outcome::Refused(error.reason()));
-            return Err(error);
+            let error = self.refusal(why, came, now);
+            return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
         }
         Ok(Ticket::new(Arc::clone(self), id, key, deadline, receiver))
     }
@@ -156,11 +162,11 @@ impl Dispatcher {
     }
 
     /// A batch has come back.
-    pub fn returned(&self, replica: u32, reply: Reply, body: Bytes) {
+    pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let Some(sent) = state.batches.remove(&reply.batch) else { return };
-        let ended = state.judge(&sent, &reply);
+        let ended = state.judge(&sent, reply);
         let learned = state.finish(replica, reply.batch, ended, now);
         // The next batch goes out before the answers of this one: the replica is waiting.
         self.carry_out(&mut state, now);
@@ -169,8 +175,8 @@ impl Dispatcher {
             if let Some(attached) = state.links.get(&replica) {
                 self.metrics.limit(&attached.slice, learned.limit);
             }
-            for (id, outputs) in answer::split(answer, &body, &sent, state.batches_rows()) {
-                self.answer(&mut state, id, outputs, now);
+            for (id, outputs) in answer::split(answer, body, &sent, state.batches_rows()) {
+                self.end(&mut state, id, Ok(Answer { outputs }), now);
             }
         }
     }
@@ -201,32 +207,59 @@ impl Dispatcher {
     fn abandon(&self, id: u64, key: u32, deadline: Moment) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        if state.release(id).is_none() {
-            return;
-        }
+        let Some(pending) = state.release(id) else { return };
         state.cancel(id, key, deadline);
         self.carry_out(&mut state, now);
-        self.metrics.ended(Outcome::Abandoned);
+        if pending.counted == Counted::Here {
+            self.metrics.ended(Outcome::Abandoned);
+        }
     }
 
-    fn answer(&self, state: &mut State, id: u64, outputs: Vec<oip::Tensor>, now: Moment) {
+    fn turned_away(
+        &self,
+        state: &mut State,
+        counted: Counted,
+        took: Duration,
+        error: InferError,
+    ) -> InferError {
+        if counted == Counted::Here {
+            self.count(state, took, Some(&error));
+        }
+        error
+    }
+
+    /// Answers a request, and counts how it ended unless its callers are counted.
+    fn end(&self, state: &mut State, id: u64, result: Result<Answer, InferError>, now: Moment) {
         let Some(pending) = state.release(id) else { return };
-        let took = now.since(pending.arrived);
-        let in_time = took <= state.objective;
-        state.tally.success(took);
-        self.metrics.ended(Outcome::Served { took, in_time });
-        let _ = pending.reply.send(Ok(Answer { outputs }));
+        if pending.counted == Counted::Here {
+            self.count(state, now.since(pending.came.arrived), result.as_ref().err());
+        }
+        let _ = pending.reply.send(result);
     }
 
-    fn refusal(&self, why: Refusal, arrived: Moment, now: Moment, objective: Duration) -> InferError {
+    /// Counts a request that was answered after `took`, if not with `error`.
+    fn count(&self, state: &mut State, took: Duration, error: Option<&InferError>) {
+        let outcome = match error {
+            None => Outcome::Served { took, in_time: took <= state.objective },
+            Some(InferError::Replica { .. } | InferError::Internal { .. }) => Outcome::Failed,
+            Some(refusal) => Outcome::Refused(refusal.reason()),
+        };
+        match error {
+            None => state.tally.success(took),
+            Some(_) => state.tally.fail(took),
+        }
+        self.metrics.ended(outcome);
+    }
+
+    fn refusal(&self, why: Refusal, came: Came, now: Moment) -> InferError {
         let model = self.name.clone();
-        let slo_ms = objective.as_secs_f64() * 1e3;
+        let slo_ms = came.allowed.as_secs_f64() * 1e3;
         let count = |waiting| u32::try_from(waiting).unwrap_or(u32::MAX);
         match why {
             Refusal::Overloaded { waiting, predicted, retry_after } => InferError::Overloaded {
                 model,
                 waiting: count(waiting),
-                predicted_ms: (now.since(arrived) + predicted).as_secs_f64() * 1e3,
+                predicted_ms: (came.entered.since(came.arrived) + predicted).as_secs_f64() * 1e3,
                 slo_ms,
                 retry_after,
             },
@@ -235,12 +268,12 @@ impl Dispatcher {
                 waiting: count(waiting),
                 predicted_ms: slo_ms,
                 slo_ms,
-                retry_after: objective,
+                retry_after: came.allowed,
             },
-            Refusal::TooLate { .. } => InferError::TooLate { model, waited: now.since(arrived) },
-            Refusal::NoReplica => {
-                InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY }
+            Refusal::TooLate { .. } => {
+                InferError::TooLate { model, waited: now.since(came.arrived) }
             }
+            Refusal::NoReplica => InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY },
         }
     }
 

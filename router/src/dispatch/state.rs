@@ -14,9 +14,7 @@ use slab::Slab;
 use tokio::sync::oneshot;
 
 use super::{Dispatcher, keys::Keys, tally::Tally};
-use crate::{
-    error::InferError, http::backend::Answer, metrics::Outcome as End, transport::Link,
-};
+use crate::{error::InferError, http::backend::Answer, transport::Link};
 
 /// Bits of a request's id that are its place; the rest count up, so that ids are unique.
 const PLACE_BITS: u32 = 24;
@@ -49,10 +47,31 @@ pub(super) struct Attached {
 pub(super) struct Pending {
     pub(super) id: u64,
     pub(super) key: u32,
-    pub(super) arrived: Moment,
+    pub(super) came: Came,
     pub(super) rows: u32,
     pub(super) inputs: Vec<Bytes>,
+    pub(super) counted: Counted,
     pub(super) reply: oneshot::Sender<Result<Answer, InferError>>,
+}
+
+/// When a request came, and how long it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    /// When its head had been read.
+    pub(super) arrived: Moment,
+    /// When it had been read whole, and reached the machine.
+    pub(super) entered: Moment,
+    /// From its arrival to its deadline.
+    pub(super) allowed: Duration,
+}
+
+/// Where it is counted how a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// In the dispatcher: it has one caller.
+    Here,
+    /// With each of its callers.
+    ByCaller,
 }
 
 /// A batch on a replica.
@@ -236,18 +255,13 @@ impl Dispatcher {
             match effect {
                 Effect::Send(batch) => self.send(state, batch, now),
                 Effect::Refuse { id, why } => {
-                    let Some(pending) = state.release(id) else { continue };
-                    let error = self.refusal(why, pending.arrived, now, state.objective);
-                    state.tally.fail(now.since(pending.arrived));
-                    self.metrics.ended(End::Refused(error.reason()));
-                    let _ = pending.reply.send(Err(error));
+                    let Some(place) = state.place(id) else { continue };
+                    let error = self.refusal(why, state.pending[place].came, now);
+                    self.end(state, id, Err(error), now);
                 }
                 Effect::Fail { id } => {
-                    let Some(pending) = state.release(id) else { continue };
-                    state.tally.fail(now.since(pending.arrived));
-                    self.metrics.ended(End::Failed);
                     let (model, message) = (self.name.clone(), state.fault.clone());
-                    let _ = pending.reply.send(Err(InferError::Replica { model, message }));
+                    self.end(state, id, Err(InferError::Replica { model, message }), now);
                 }
                 Effect::Cancel { batch, replica } => {
                     if let Some(attached) = state.links.get(&replica) {
@@ -270,7 +284,7 @@ impl Dispatcher {
         self.metrics.sent(batch.rows, batch.closed_by);
         for id in &batch.requests {
             let Some(place) = state.place(*id) else { continue };
-            let waited = now.since(state.pending[place].arrived);
+            let waited = now.since(state.pending[place].came.arrived);
             state.tally.waited(waited);
             self.metrics.dispatched(waited);
         }

@@ -57,6 +57,9 @@ pub trait Served: Send + Sync + 'static {
     /// The class of requests that name none.
     fn class(&self) -> Class;
 
+    /// The time from arrival to answer, and the share of requests that must keep within it.
+    fn objective(&self) -> (Duration, f64);
+
     /// What it takes and gives; none until a replica has said.
     fn signature(&self) -> Option<Arc<Signature>>;
 
@@ -65,6 +68,9 @@ pub trait Served: Send + Sync + 'static {
 
     /// Takes it out of service, or puts it back. Doing either twice is doing it once.
     fn set_in_service(&self, in_service: bool);
+
+    /// Whether equal requests may be answered from memory.
+    fn remembers(&self) -> bool;
 
     /// What it has done since the router started.
     fn stats(&self) -> ModelStats;

@@ -39,22 +39,19 @@ pub(super) async fn infer<B: Backend>(
     body: &mut Incoming,
     target: &Target<'_>,
 ) -> Result<Response<Reply>, InferError> {
+    let refuse = |model: Option<&B::Model>, error| {
+        state.backend.refused(model, &error);
+        Err(error)
+    };
     let admitted = state.access.load().admit(&call.head.headers, call.arrived);
-    let found = state.find(target);
-    let model = found.as_ref().ok().map(Arc::clone);
-    let prepared = async {
-        let caller = admitted?;
-        prepare(state, call, body, (&*found?, caller)).await
+    let (caller, model) = match (admitted, state.find(target)) {
+        (Ok(caller), Ok(model)) => (caller, model),
+        (Ok(_), Err(error)) => return refuse(None, error),
+        (Err(error), found) => return refuse(found.ok().as_deref(), error),
     };
-    let (request, job) = match prepared.await {
+    let (request, job) = match prepare(state, call, body, (&*model, caller)).await {
         Ok(prepared) => prepared,
-        Err(error) => {
-            state.backend.refused(model.as_deref(), &error);
-            return Err(error);
-        }
-    };
-    let Some(model) = model else {
-        return Err(InferError::Internal { what: "a model found is gone" });
+        Err(error) => return refuse(Some(&*model), error),
     };
     let answer = model.infer(job).await?;
     let response = oip::Response {

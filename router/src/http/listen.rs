@@ -5,6 +5,7 @@
 
 use std::{
     convert::Infallible,
+    error::Error,
     future::{Future, poll_fn},
     io,
     net::SocketAddr,
@@ -19,7 +20,10 @@ use std::{
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
-use hyper::{body::Incoming, service::service_fn};
+use hyper::{
+    body::{Body, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
@@ -33,7 +37,7 @@ use tokio::{
 
 use super::{
     activity::{Activity, Clock, Overdue},
-    reply::{self, Reply},
+    reply::{self, Held},
     stream::Stream,
 };
 use crate::{config::RouterSettings, drain::Phase, error::InferError};
@@ -82,6 +86,12 @@ impl From<&RouterSettings> for Limits {
 
 /// What a listener does with a request.
 pub(crate) trait Answer: Send + Sync + 'static {
+    /// The bodies of its replies.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static;
+
     /// The limits now in force.
     fn limits(&self) -> Limits;
 
@@ -90,7 +100,7 @@ pub(crate) trait Answer: Send + Sync + 'static {
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: SocketAddr,
-    ) -> impl Future<Output = Response<Reply>> + Send;
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 /// Serves until `phase` is [`Phase::Closing`] and the last connection is done.
@@ -200,7 +210,7 @@ async fn connection<A: Answer>(
         let (answer, busy) = (Arc::clone(&answer), activity.begin());
         async move {
             let response = answer.answer(request, peer).await;
-            Ok::<_, Infallible>(response.map(|reply| reply.holding(busy)))
+            Ok::<_, Infallible>(response.map(|body| Held::new(body, busy)))
         }
     });
     let builder = protocol(&limits);

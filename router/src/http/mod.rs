@@ -110,26 +110,29 @@ impl<B: Backend> ServerState<B> {
     }
 
     /// Gives a reply what every reply has, and the rest of an unread body its end.
-    pub(crate) fn finish(
+    pub(crate) fn finish<R>(
         &self,
         call: &Call<'_>,
-        body: Incoming,
-        answered: Result<Response<Reply>, InferError>,
-    ) -> Response<Reply> {
+        unread: Option<Incoming>,
+        mut response: Response<R>,
+    ) -> Response<R> {
         let settings = self.settings.load();
-        let mut response = answered.unwrap_or_else(|error| reply::fail(&error));
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, self.ids.of(&call.head.headers));
         if self.drain.is_draining() && call.head.version < Version::HTTP_2 {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        body::discard(&call.head.headers, call.head.version, body, settings.max_body_bytes);
+        if let Some(body) = unread {
+            body::discard(&call.head.headers, call.head.version, body, settings.max_body_bytes);
+        }
         log(settings.access_log, call, &response);
         response
     }
 }
 
 impl<B: Backend> Answer for ServerState<B> {
+    type Body = Reply;
+
     fn limits(&self) -> Limits {
         Limits::from(&**self.settings.load())
     }
@@ -143,7 +146,8 @@ impl<B: Backend> Answer for ServerState<B> {
         let (head, mut body) = request.into_parts();
         let call = Call { head: &head, peer, arrived };
         let answered = self.route(&call, &mut body).await;
-        self.finish(&call, body, answered)
+        let response = answered.unwrap_or_else(|error| reply::fail(&error));
+        self.finish(&call, Some(body), response)
     }
 }
 
@@ -154,7 +158,7 @@ pub async fn serve<B: Backend>(tcp: TcpListener, state: Arc<ServerState<B>>) {
 }
 
 /// Writes the access log: at `debug`, but errors at `info` where every request is wanted.
-fn log(wanted: AccessLog, call: &Call<'_>, response: &Response<Reply>) {
+fn log<R>(wanted: AccessLog, call: &Call<'_>, response: &Response<R>) {
     let failed = !response.status().is_success();
     macro_rules! line {
         ($level:ident) => {

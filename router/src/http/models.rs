@@ -75,7 +75,11 @@ pub(super) fn about<B: Backend>(
         }
         Question::Config => {
             let (platform, batch) = (model.platform(), model.max_batch());
-            let config = ModelConfig::new(model.name(), &platform, batch, &*signature()?);
+            let mut config = ModelConfig::new(model.name(), &platform, batch, &*signature()?);
+            config.response_cache.enable = model.remembers();
+            let (slo, target) = model.objective();
+            config.set_parameter("slo_ms", &(slo.as_nanos() as f64 / 1e6));
+            config.set_parameter("slo_target", &target);
             reply::json(StatusCode::OK, &config)
         }
         Question::Stats => {

@@ -35,7 +35,6 @@ pub struct Reply {
     first: Bytes,
     rest: vec::IntoIter<Bytes>,
     left: u64,
-    _busy: Option<Busy>,
 }
 
 impl Reply {
@@ -43,11 +42,6 @@ impl Reply {
     pub(crate) fn of_parts(parts: Vec<Bytes>) -> Self {
         let left = parts.iter().map(|part| part.len() as u64).sum();
         Self { rest: parts.into_iter(), left, ..Self::default() }
-    }
-
-    /// The same body, keeping its connection busy until the last byte is handed over.
-    pub(super) fn holding(self, busy: Busy) -> Self {
-        Self { _busy: Some(busy), ..self }
     }
 }
 
@@ -82,6 +76,40 @@ impl Body for Reply {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
+    }
+}
+
+/// A body that keeps its connection busy until the last byte is handed over.
+#[derive(Debug)]
+pub(super) struct Held<R> {
+    body: R,
+    _busy: Busy,
+}
+
+impl<R> Held<R> {
+    /// `body`, for which the connection is `busy`.
+    pub(super) fn new(body: R, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl<R: Body + Unpin> Body for Held<R> {
+    type Data = R::Data;
+    type Error = R::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

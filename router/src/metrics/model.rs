@@ -12,7 +12,8 @@ use super::{
 };
 
 const REASONS: [&str; 6] = ["overloaded", "quota", "too_late", "no_replica", "draining", "invalid"];
-const OTHER_REASON: &str = "invalid";
+/// Where reasons outside the fixed set are counted: with what the caller got wrong.
+const OTHER_REASON: usize = 5;
 const STATES: [&str; 5] = ["starting", "warming", "ready", "draining", "failed"];
 
 /// How a request ended.
@@ -65,8 +66,7 @@ impl ModelMetrics {
     /// Binds the series of `model`, each at zero.
     pub fn new(model: &str) -> Self {
         let name = || model.to_owned();
-        let outcome =
-            |outcome| counter!(REQUESTS.name, "model" => name(), "outcome" => outcome);
+        let outcome = |outcome| counter!(REQUESTS.name, "model" => name(), "outcome" => outcome);
         let closed = |by| counter!(BATCHES.name, "model" => name(), "closed_by" => by);
         let cache = |result| counter!(CACHE.name, "model" => name(), "result" => result);
         Self {
@@ -84,7 +84,8 @@ impl ModelMetrics {
             oldest: gauge!(OLDEST.name, "model" => name()),
             rows: histogram!(BATCH_ROWS.name, "model" => name()),
             closed: ["full", "deadline", "idle_replica", "shape"].map(closed),
-            replicas: STATES.map(|state| gauge!(REPLICAS.name, "model" => name(), "state" => state)),
+            replicas: STATES
+                .map(|state| gauge!(REPLICAS.name, "model" => name(), "state" => state)),
             cache_hit: cache("hit"),
             cache_joined: cache("joined"),
             cache_miss: cache("miss"),
@@ -104,13 +105,8 @@ impl ModelMetrics {
             }
             Outcome::Refused(reason) => {
                 self.refused.increment(1);
-                let known = |known: &&str| *known == reason;
-                let index = REASONS.iter().position(|it| known(&it)).or_else(|| {
-                    REASONS.iter().position(|it| *it == OTHER_REASON)
-                });
-                if let Some(index) = index {
-                    self.reasons[index].increment(1);
-                }
+                let index = REASONS.iter().position(|known| *known == reason);
+                self.reasons[index.unwrap_or(OTHER_REASON)].increment(1);
             }
             Outcome::Abandoned => self.abandoned.increment(1),
             Outcome::Failed => self.failed.increment(1),
@@ -145,9 +141,9 @@ impl ModelMetrics {
         let mut limits = self.limits.lock();
         let gauge = match limits.get(slice) {
             Some(gauge) => gauge,
-            None => limits.entry(slice.to_owned()).or_insert_with(|| {
-                gauge!(LIMIT.name, "model" => self.model.clone(), "slice" => slice.to_owned())
-            }),
+            None => limits.entry(slice.to_owned()).or_insert_with(
+                || gauge!(LIMIT.name, "model" => self.model.clone(), "slice" => slice.to_owned()),
+            ),
         };
         gauge.set(f64::from(rows));
     }

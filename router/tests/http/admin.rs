@@ -1,9 +1,14 @@
 //! What an operator sees and does.
 
+use bytes::Bytes;
+use http::Method;
 use router::{admin::ReloadError, drain::Ended};
 use serde_json::json;
 
-use crate::server::{Server, soon};
+use crate::{
+    client::Raw,
+    server::{Server, soon},
+};
 
 #[tokio::test]
 async fn health_and_metrics_answer_on_the_admin_port() {
@@ -74,7 +79,7 @@ async fn a_drain_over_http_is_a_drain_by_signal() {
     let mut client = server.admin_client().await;
     let replied = client.post("/admin/v1/drain", &[], "").await;
     assert_eq!(replied.status, 202);
-    assert_eq!(replied.json(), json!({"draining": true, "delay_s": 0.0, "timeout_s": 60.0}));
+    assert_eq!(replied.json(), json!({"draining": true, "delay_s": 0.0, "timeout_s": 3600.0}));
     assert_eq!(soon("the end", server.ended).await.unwrap(), Ended::Finished);
     let mut client = crate::client::Client::connect(server.admin).await;
     assert_eq!(client.get("/metrics").await.status, 200, "admin outlives the front door");
@@ -101,4 +106,42 @@ async fn a_web_page_cannot_drain_the_router() {
     let replied = client.post("/admin/v1/drain", &from_page, "").await;
     assert_eq!(replied.status, 403);
     assert!(!server.state.drain.is_draining());
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones_and_a_wrong_path_is_repeated_whole() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    for (path, method, right) in [
+        ("/metrics", Method::POST, "GET, HEAD"),
+        ("/admin/v1/state", Method::DELETE, "GET, HEAD"),
+        ("/admin/v1/drain", Method::GET, "POST"),
+    ] {
+        let replied = client.send(method, path, &[], Bytes::new()).await;
+        assert_eq!(
+            (replied.status.as_u16(), replied.header("allow")),
+            (405, Some(right)),
+            "{path}"
+        );
+        assert_eq!(replied.json()["reason"], "wrong_method", "{path}");
+    }
+    for path in ["/elsewhere", "/admin", "/admin/", "/admin/v1", "/admin/v1/nothing"] {
+        let replied = client.get(path).await;
+        assert_eq!(replied.status, 404, "{path}");
+        assert_eq!(replied.error(), format!("nothing is served at {path:?}"));
+    }
+}
+
+#[tokio::test]
+async fn a_body_nobody_asked_for_does_not_cost_the_connection() {
+    let length = 8 << 20;
+    let server = Server::limited(|settings| settings.max_body_bytes = length).await;
+    let mut raw = Raw::connect(server.admin).await;
+    raw.say(b"POST /admin/v1/nothing HTTP/1.1\r\nhost: localhost\r\n").await;
+    raw.say(format!("content-length: {length}\r\n\r\n").as_bytes()).await;
+    raw.say(&vec![b' '; length as usize]).await;
+    raw.say(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+    let said = raw.rest().await;
+    assert!(said.starts_with("HTTP/1.1 404 Not Found"), "{said}");
+    assert!(said.contains("HTTP/1.1 200 OK"), "{said}");
 }

@@ -7,10 +7,8 @@ use tokio::net::TcpStream;
 
 use crate::{
     client::{Client, Raw},
-    server::{Server, soon},
+    server::{FOREVER, Server, soon},
 };
-
-const FOREVER: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
 async fn a_draining_router_is_not_ready_but_still_serves_and_asks_to_close() {
@@ -95,17 +93,20 @@ async fn an_http2_client_is_told_to_go_away_when_the_listener_closes() {
 
 #[tokio::test]
 async fn a_request_on_its_way_when_the_listener_closes_is_answered() {
-    let server = Server::start().await;
-    let mut raw = Raw::connect(server.address).await;
-    raw.say(b"GET /v2 HTTP/1.1\r\nhost: ").await;
-    // The server has the connection once it serves a later one.
-    assert!(Raw::connect(server.address).await.is_served().await);
-    server.signal.send(()).await.unwrap();
-    let mut phase = server.state.drain.watch();
-    soon("the listener closes", phase.wait_for(|phase| *phase == Phase::Closing)).await.unwrap();
-    raw.say(b"localhost\r\n\r\n").await;
-    let said = raw.rest().await;
-    assert!(said.starts_with("HTTP/1.1 200 OK"), "{said:?}");
-    assert!(said.contains("connection: close"), "{said:?}");
-    assert_eq!(soon("the end", server.ended).await.unwrap(), Ended::Finished);
+    let request = b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for already_said in [0, 25] {
+        let server = Server::start().await;
+        let mut raw = Raw::connect(server.address).await;
+        raw.say(&request[..already_said]).await;
+        // The server has the connection once it serves a later one.
+        assert!(Raw::connect(server.address).await.is_served().await);
+        server.signal.send(()).await.unwrap();
+        let mut phase = server.state.drain.watch();
+        soon("the close", phase.wait_for(|phase| *phase == Phase::Closing)).await.unwrap();
+        raw.say(&request[already_said..]).await;
+        let said = raw.rest().await;
+        assert!(said.starts_with("HTTP/1.1 200 OK"), "{already_said} bytes before: {said:?}");
+        assert!(said.contains("connection: close"), "{said:?}");
+        assert_eq!(soon("the end", server.ended).await.unwrap(), Ended::Finished);
+    }
 }

@@ -95,6 +95,10 @@ impl Served for Echo {
         Class::Interactive
     }
 
+    fn objective(&self) -> (Duration, f64) {
+        (Duration::from_millis(50), 0.99)
+    }
+
     fn signature(&self) -> Option<Arc<Signature>> {
         self.signature.clone()
     }
@@ -109,6 +113,10 @@ impl Served for Echo {
 
     fn set_in_service(&self, in_service: bool) {
         self.in_service.store(in_service, Ordering::Relaxed);
+    }
+
+    fn remembers(&self) -> bool {
+        false
     }
 
     fn stats(&self) -> ModelStats {

@@ -74,6 +74,16 @@ async fn a_model_is_described_with_and_without_its_version() {
 }
 
 #[tokio::test]
+async fn a_models_configuration_states_its_objective() {
+    let server = Server::start().await;
+    let config = server.client().await.get("/v2/models/echo/config").await.json();
+    assert_eq!(
+        config["parameters"],
+        json!({"slo_ms": {"string_value": "50"}, "slo_target": {"string_value": "0.99"}})
+    );
+}
+
+#[tokio::test]
 async fn a_model_without_a_replica_is_503_with_retry_after() {
     let server = Server::start().await;
     let mut client = server.client().await;

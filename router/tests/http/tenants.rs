@@ -83,3 +83,15 @@ async fn admin_needs_the_admin_scope_and_health_and_metrics_do_not() {
         assert_eq!(replied.status, status, "{key}");
     }
 }
+
+#[tokio::test]
+async fn a_stranger_does_not_learn_what_there_is_to_administer() {
+    let server = guarded(None).await;
+    let mut client = server.admin_client().await;
+    for path in ["/admin", "/admin/", "/admin/v1/nothing", "/admin/v1/plan", "/admin/v1/drain"] {
+        let replied = client.get(path).await;
+        assert_eq!((replied.status.as_u16(), replied.header("allow")), (401, None), "{path}");
+        assert_eq!(replied.header("www-authenticate"), Some("Bearer"), "{path}");
+    }
+    assert_eq!(client.get("/administration").await.status, 404);
+}

@@ -272,6 +272,7 @@ mod tests {
             memory_slices: 4,
             sm: 3,
             verified: false,
+            pci_ids: Vec::new(),
             profiles: vec![half],
         }));
         let refusal = Geometry::new(kind, kind.positions()).unwrap_err();

@@ -9,7 +9,7 @@ mod geometry;
 mod table;
 
 pub use geometry::{Geometry, Position, slice_label};
-pub use table::{Kind, Profile, kind, kinds};
+pub use table::{Kind, Profile, kind, kind_on_pci, kinds};
 
 /// Why something is not a GPU, a slice or a geometry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -19,6 +19,8 @@ pub struct Kind {
     pub sm: u16,
     /// Whether the starts of its profiles were seen on hardware; they are inferred otherwise.
     pub verified: bool,
+    /// The PCI device and vendor, as NVML joins them, of each board that carries it.
+    pub pci_ids: Vec<u32>,
     /// Its profiles, smallest first.
     pub profiles: Vec<Profile>,
 }
@@ -57,6 +59,7 @@ struct Entry {
     memory_slices: u8,
     total_sm_mig: u16,
     placement_verified: bool,
+    pci_device_ids: Vec<String>,
     profiles: Vec<Profile>,
 }
 
@@ -69,6 +72,7 @@ static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
         memory_slices: entry.memory_slices,
         sm: entry.total_sm_mig,
         verified: entry.placement_verified,
+        pci_ids: entry.pci_device_ids.iter().map(|id| pci_id(id)).collect(),
         profiles: entry.profiles,
     });
     kinds.collect()
@@ -85,6 +89,16 @@ pub fn kind(name: &str) -> Result<&'static Kind, MigError> {
         let known: Vec<_> = kinds().iter().map(|kind| kind.name.as_str()).collect();
         MigError::UnknownKind { name: name.to_owned(), known: known.join(", ") }
     })
+}
+
+/// The GPU that carries this PCI device and vendor, if the table has it.
+pub fn kind_on_pci(id: u32) -> Option<&'static Kind> {
+    kinds().iter().find(|kind| kind.pci_ids.contains(&id))
+}
+
+fn pci_id(text: &str) -> u32 {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u32::from_str_radix(digits, 16).expect("the embedded table is read by this package's tests")
 }
 
 impl Kind {
@@ -158,6 +172,19 @@ mod tests {
                 "H200-141GB 7g.141gb@0",
             ]
         );
+    }
+
+    #[test]
+    fn a_board_names_one_gpu() {
+        assert_eq!(kind_on_pci(0x20b2_10de).unwrap().name, "A100-80GB");
+        assert_eq!(kind_on_pci(0x2331_10de).unwrap().name, "H100-80GB");
+        assert!(kind_on_pci(0x1234_10de).is_none());
+        for kind in kinds() {
+            assert!(!kind.pci_ids.is_empty(), "{} is on no board", kind.name);
+            for id in &kind.pci_ids {
+                assert_eq!(kind_on_pci(*id).unwrap().name, kind.name, "{id:#x} is on two");
+            }
+        }
     }
 
     #[test]

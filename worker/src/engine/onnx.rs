@@ -118,26 +118,10 @@ fn load_model(path: &str) -> Result<Model, LoadError> {
     })
 }
 
-/// One output's bytes, and how many of them each request gets.
 fn scatter(spec: &Spec, value: Value, batch: &Batch, batches: bool) -> Result<Output, RunError> {
     let shape: Vec<u64> = value.shape().iter().map(|dim| *dim as u64).collect();
-    let tail = match (batches, shape.as_slice()) {
-        (true, [rows, tail @ ..]) if *rows == u64::from(batch.rows()) => tail.to_vec(),
-        (false, whole) => whole.to_vec(),
-        (true, _) => {
-            let reason = format!(
-                "output {} has shape {shape:?} for a batch of {} rows",
-                spec.name,
-                batch.rows()
-            );
-            return Err(RunError::Model { reason });
-        }
-    };
     let data = tensor::bytes(spec, value)?;
-    let row = data.len() / batch.rows().max(1) as usize;
-    let length = |rows: u32| u32::try_from(row.saturating_mul(rows as usize)).unwrap_or(u32::MAX);
-    let lengths = batch.requests.iter().map(|part| length(part.rows)).collect();
-    Ok(Output { head: spec.head(tail), lengths, data: vec![data] })
+    Output::of_batch(spec, &shape, data, batch, batches)
 }
 
 #[cfg(test)]

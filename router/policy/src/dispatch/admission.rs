@@ -1,185 +1,266 @@
 //! Whether a request will be in time, said the moment it comes.
 //!
 //! The finish is predicted from the work due before it and the replicas' learned latency. While
-//! demand is within capacity, only what waits already counts. When capacity is scarce the batch it
-//! joins will fill up, so those expected to join before it starts count too: otherwise requests
-//! that came just after a batch left would be let in, hold the next batch small, and cost more than
-//! themselves. The count is taken a little low, because letting one in too many costs a late
-//! refusal, and one too few an empty place.
+//! demand is within capacity only what waits already counts, and the expected time decides: a wrong
+//! refusal costs more than a wrong hope. When capacity is scarce the batch it joins will fill up, so
+//! it must be young enough for a batch of the planned size: otherwise requests that came just after
+//! a batch left would be let in, hold the next batch small, and cost more than themselves. Where the
+//! end of the running batch is uncertain it is taken early, and the batch chosen when it has come:
+//! one let in too many costs a later refusal, and one too few an empty place.
 
 use std::time::Duration;
 
-use super::{Dispatch, Effect, QUEUE_BOUND, Refusal};
+use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, revoke};
 use crate::{
     moment::Moment,
     queue::{Standing, Waiting},
+    rate::Kind,
     replica::Replica,
+    scarcity,
 };
 
-/// Standard deviations of the expected joiners left out.
-const LEAN: f64 = 0.5;
 /// The share of what can be served without loss that the batch class may bring demand up to.
 const LOW_CEILING: f64 = 0.8;
+/// How long a replica stands idle, with requests refused, before its slowness is doubted.
+const SILENCE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prediction {
-    pub(super) finish: Moment,
-    pub(super) start: Moment,
+struct Prediction {
+    start: Moment,
+    finish: Moment,
+    in_time: bool,
 }
 
 impl Dispatch {
-    /// Lets `waiting` in, perhaps in place of another, or says why not.
+    /// Lets `waiting` in, perhaps in place of others, or says why not.
     pub(super) fn admit(
         &mut self,
-        key: u32,
-        waiting: Waiting,
+        key: usize,
+        waiting: &Waiting,
         now: Moment,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         if self.replicas.iter().all(|replica| replica.draining) {
             return Err(Refusal::NoReplica);
         }
-        if self.waiting >= QUEUE_BOUND {
-            return Err(Refusal::Full { waiting: self.waiting });
+        let count = self.lanes.len();
+        if count >= QUEUE_BOUND {
+            return Err(Refusal::Full { waiting: count });
         }
         if !self.rule.predicts() {
             return Ok(());
         }
-        let scarce = self.is_scarce(now, waiting.standing);
-        let low_over_ceiling = waiting.standing == Standing::Low && scarce;
-        let prediction = self.predict(key, &waiting, now, scarce);
-        let due = waiting.deadline - self.settings.margin;
-        if prediction.finish <= due && !low_over_ceiling {
+        let scarce = self.is_scarce(now);
+        let beyond_share =
+            scarce && waiting.standing == Standing::Normal && self.shares.is_beyond(waiting.tenant);
+        if waiting.standing != Standing::Low && !beyond_share {
+            self.demand.add(Kind::Open, waiting.rows, now);
+        }
+        let prediction = self.predict(key, waiting, now, scarce);
+        let in_time = prediction.in_time;
+        let welcome = match waiting.standing {
+            Standing::Low => in_time && self.has_room_for_low(now),
+            Standing::Normal => in_time && !beyond_share,
+            Standing::Protected => in_time || self.make_way(key, waiting, now, effects),
+        };
+        if welcome {
             return Ok(());
         }
-        let refusal = Refusal::Overloaded {
-            waiting: self.waiting,
+        self.doubt_idle(now);
+        Err(Refusal::Overloaded {
+            waiting: count,
             predicted: prediction.finish.since(now),
             retry_after: prediction.start.since(now),
-        };
-        if waiting.standing == Standing::Low || !self.is_savable(key, &waiting, now) {
-            return Err(refusal);
-        }
-        match self.displace(key, waiting.standing) {
-            Some(victim) => {
-                effects.push(Effect::Refuse { id: victim.id, why: refusal });
-                Ok(())
+        })
+    }
+
+    /// Doubts the slowness of replicas that stand idle while requests are refused.
+    fn doubt_idle(&mut self, now: Moment) {
+        for index in 0..self.replicas.len() {
+            let replica = &mut self.replicas[index];
+            let idle = replica.running.is_none() && replica.is_working(now);
+            if idle && now.since(replica.heard_at) >= SILENCE {
+                replica.latency.doubt();
+                replica.heard_at = now;
+                self.appraise(index, now);
             }
-            None if waiting.standing == Standing::Protected => Ok(()),
-            None => Err(refusal),
+        }
+    }
+
+    /// Works out anew what a replica can serve, and whom it should if that is too little.
+    pub(super) fn appraise(&mut self, index: usize, now: Moment) {
+        let allowed = self.allowed();
+        self.replicas[index].appraise(allowed, self.rule.guard());
+        if self.rule.predicts() && self.is_scarce(now) {
+            let rate = self.demand.per_second(Kind::Open, now);
+            let replica = &self.replicas[index];
+            let plan = scarcity::plan(&replica.latency, self.cap(replica), rate, allowed);
+            self.replicas[index].plan = plan;
         }
     }
 
     /// Whether demand exceeds what can be served with nobody lost.
+    pub(super) fn is_scarce(&self, now: Moment) -> bool {
+        self.demand.per_second(Kind::Main, now) > self.lossless(now)
+    }
+
+    fn has_room_for_low(&self, now: Moment) -> bool {
+        let demand =
+            self.demand.per_second(Kind::Main, now) + self.demand.per_second(Kind::Low, now);
+        demand <= LOW_CEILING * self.lossless(now)
+    }
+
+    /// Rows per second that can be served with nobody lost.
+    pub(super) fn lossless(&self, now: Moment) -> f64 {
+        let working = self.replicas.iter().filter(|replica| replica.is_working(now));
+        working.map(|replica| replica.lossless_rate).sum()
+    }
+
+    /// When `waiting` would start and finish if it joined `key` now, and whether that is in time.
+    fn predict(&self, key: usize, waiting: &Waiting, now: Moment, scarce: bool) -> Prediction {
+        let Some((replica, free_at)) = self.soonest(waiting.rows, now) else {
+            return Prediction { start: Moment::NEVER, finish: Moment::NEVER, in_time: false };
+        };
+        let (latency, plan) = (&replica.latency, replica.plan);
+        let due = waiting.deadline - self.settings.margin;
+        let cap = self.cap(replica);
+        let passed_over = scarce.then(|| free_at + plan.needs + self.settings.margin);
+        let (ahead, beside) = self.work_before(key, waiting, cap, passed_over);
+        let start = if ahead == 0 { free_at } else { self.start_after(ahead, cap, now) };
+        let rows = beside.saturating_add(waiting.rows);
+        let finish = start + latency.mean(rows);
+        let in_time = if scarce {
+            let early = start - latency.mean(cap).mul_f64(latency.noise());
+            let needs = plan.needs.max(latency.mean(waiting.rows));
+            // A queue of those beyond their share would stand before those below theirs.
+            let next = ahead == 0 || !self.shares.guards();
+            next && early.max(now) + needs <= due
+        } else {
+            finish <= due
+        };
+        Prediction { start, finish, in_time }
+    }
+
+    /// Batches before the one that `waiting` would join, and rows before it in that one.
     ///
-    /// Nobody need be lost while a request that just missed a batch can wait for it to end and still
-    /// have its own batch: twice the batch's time within the objective.
-    pub(super) fn is_scarce(&self, now: Moment, standing: Standing) -> bool {
-        let half = (self.settings.objective.saturating_sub(self.settings.margin)) / 2;
-        let guard = self.rule.guard();
-        let lossless: f64 = self
+    /// Those due by `passed_over` will not be served, and stand in nobody's way.
+    fn work_before(
+        &self,
+        key: usize,
+        waiting: &Waiting,
+        cap: u32,
+        passed_over: Option<Moment>,
+    ) -> (u64, u32) {
+        let (mut ahead, mut beside) = (0, 0);
+        for (index, lane) in self.lanes.iter() {
+            let lost = passed_over.map_or(0, |deadline| lane.main.rows_due_by(deadline));
+            let rows = match waiting.standing {
+                Standing::Low => lane.main.rows() + lane.low.rows_due_by(waiting.deadline),
+                Standing::Normal | Standing::Protected => lane.main.rows_due_by(waiting.deadline),
+            };
+            let rows = rows.saturating_sub(lost);
+            if index == key {
+                ahead += rows / u64::from(cap);
+                beside = (rows % u64::from(cap)) as u32;
+            } else {
+                ahead += rows.div_ceil(u64::from(cap));
+            }
+        }
+        (ahead, beside)
+    }
+
+    /// When a batch could start that has `ahead` batches of `cap` rows before it.
+    fn start_after(&self, ahead: u64, cap: u32, now: Moment) -> Moment {
+        let mut free: Vec<(Moment, Duration)> = self
             .replicas
             .iter()
             .filter(|replica| !replica.draining)
-            .map(|replica| {
-                let most = replica.limit(guard).min(replica.latency.largest_within(half)).max(1);
-                replica.latency.rows_per_second(replica.latency.most_efficient(most))
-            })
-            .sum();
-        let ceiling = match standing {
-            Standing::Low => LOW_CEILING,
-            Standing::Normal | Standing::Protected => 1.0,
-        };
-        self.rate.per_second(now) > ceiling * lossless
+            .map(|replica| (replica.free_at(now), replica.latency.mean(cap)))
+            .collect();
+        let per_second: f64 = free.iter().map(|(_, took)| 1.0 / took.as_secs_f64()).sum();
+        // All but the last few are spread evenly; those are given out one by one.
+        let spread = ahead - ahead % free.len() as u64;
+        let delay = Duration::from_secs_f64(spread as f64 / per_second);
+        for _ in spread..ahead {
+            if let Some(first) = free.iter_mut().min_by_key(|(at, _)| *at) {
+                first.0 = first.0 + first.1;
+            }
+        }
+        free.iter().map(|(at, _)| *at).min().unwrap_or(Moment::NEVER) + delay
     }
 
-    /// When `waiting` would finish if it joined `key` now.
-    pub(super) fn predict(
-        &self,
-        key: u32,
+    /// Takes out those of lower standing in whose place `waiting` would be saved, if it would.
+    fn make_way(
+        &mut self,
+        key: usize,
         waiting: &Waiting,
         now: Moment,
-        scarce: bool,
-    ) -> Prediction {
-        let Some((replica, mut start)) = self.first_free(now) else {
-            return Prediction { finish: Moment::NEVER, start: Moment::NEVER };
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let Some((replica, free_at)) = self.soonest(waiting.rows, now) else { return false };
+        let line = self.lanes.get(key).map(|lane| &lane.main);
+        let ahead = line.map_or(0, |line| line.due_by(waiting.deadline));
+        let equals = line.into_iter().flat_map(|line| line.iter().take(ahead));
+        let stay: u64 = equals
+            .filter(|entry| entry.standing >= waiting.standing)
+            .map(|entry| u64::from(entry.rows))
+            .sum();
+        let cap = self.cap(replica);
+        let (batches, beside) = (stay / u64::from(cap), (stay % u64::from(cap)) as u32);
+        let start = if batches == 0 { free_at } else { self.start_after(batches, cap, now) };
+        let finish = start + replica.latency.high(beside + waiting.rows);
+        if finish > waiting.deadline - self.settings.margin {
+            return false;
+        }
+        let why = Refusal::Overloaded {
+            waiting: self.lanes.len(),
+            predicted: finish.since(now),
+            retry_after: start.since(now),
         };
-        let cap = self.rule.cap(&replica.latency, replica.limit(self.rule.guard()));
-        let in_lane = self.rows_ahead(Some(key), waiting);
-        let elsewhere = self.rows_ahead(None, waiting) - in_lane;
-        let full = in_lane / u64::from(cap) + elsewhere.div_ceil(u64::from(cap));
-        let in_rotation = self.replicas.iter().filter(|replica| !replica.draining).count() as u32;
-        let each = replica.latency.mean(cap) / in_rotation.max(1);
-        start = start + each.saturating_mul(u32::try_from(full).unwrap_or(u32::MAX));
-
-        let beside = (in_lane % u64::from(cap)) as u32 + waiting.rows;
-        let joiners = if scarce { self.joiners(now, start) } else { 0 };
-        let size = beside.saturating_add(joiners).min(cap.max(beside));
-        Prediction { finish: start + replica.latency.high(size), start }
-    }
-
-    /// Whether `waiting` would be in time if nobody stood before it.
-    fn is_savable(&self, key: u32, waiting: &Waiting, now: Moment) -> bool {
-        let protected_ahead = self.lanes.get(key as usize).map_or(0, |lane| {
-            let ahead = lane.main.iter().take_while(|entry| entry.deadline <= waiting.deadline);
-            ahead
-                .filter(|entry| entry.standing >= waiting.standing)
-                .map(|entry| entry.rows)
-                .fold(0, u32::saturating_add)
-        });
-        self.first_free(now).is_some_and(|(replica, start)| {
-            let size = protected_ahead.saturating_add(waiting.rows);
-            let due = waiting.deadline - self.settings.margin;
-            size <= replica.latency.max() && start + replica.latency.high(size) <= due
-        })
-    }
-
-    /// Takes out the last waiting request of lower standing than `standing`, if there is one.
-    fn displace(&mut self, key: u32, standing: Standing) -> Option<Waiting> {
-        let lane = self.lanes.get_mut(key as usize)?;
-        let victim = match lane.low.len() {
-            0 => {
-                let place = lane.main.iter().rposition(|entry| entry.standing < standing)?;
-                lane.main.remove_at(place)
+        let Some(lane) = self.lanes.get_mut(key) else { return true };
+        let mut room = 0;
+        for place in (0..ahead).rev() {
+            if room >= waiting.rows {
+                break;
             }
-            low => lane.low.remove_at(low - 1),
-        };
-        self.waiting -= usize::from(victim.is_some());
-        victim
+            if lane.main.get(place).is_some_and(|entry| entry.standing < waiting.standing)
+                && let Some(victim) = lane.main.remove_at(place)
+            {
+                room += victim.rows;
+                let id = revoke(&mut self.shares, &victim);
+                effects.push(Effect::Refuse { id, why });
+            }
+        }
+        true
     }
 
-    fn joiners(&self, now: Moment, start: Moment) -> u32 {
-        let expected = self.rate.per_second(now) * start.since(now).as_secs_f64();
-        (expected - LEAN * expected.sqrt()).max(0.0) as u32
+    /// The most rows worth sending to `replica` at once.
+    pub(super) fn cap(&self, replica: &Replica) -> u32 {
+        self.rule.cap(&replica.latency, self.limit(replica))
     }
 
-    fn rows_ahead(&self, key: Option<u32>, waiting: &Waiting) -> u64 {
-        let counts = |index: usize| key.is_none_or(|key| key as usize == index);
-        self.lanes
-            .iter()
-            .enumerate()
-            .filter(|(index, lane)| counts(*index) && !lane.is_empty())
-            .map(|(_, lane)| match waiting.standing {
-                Standing::Low => lane.main.rows() + lane.low.rows_due_by(waiting.deadline),
-                Standing::Normal | Standing::Protected => lane.main.rows_due_by(waiting.deadline),
-            })
-            .sum()
+    /// The most rows that may be sent to `replica` at once.
+    ///
+    /// While somebody is protected, no more than lets one who just missed a batch have the next.
+    pub(super) fn limit(&self, replica: &Replica) -> u32 {
+        let limit = replica.limit(self.rule.guard());
+        if self.rule.predicts() && self.shares.guards() {
+            limit.min(replica.lossless_rows)
+        } else {
+            limit
+        }
     }
 
-    /// The replica in rotation that could start a batch first, and when.
-    pub(super) fn first_free(&self, now: Moment) -> Option<(&Replica, Moment)> {
-        self.replicas
-            .iter()
-            .filter(|replica| !replica.draining)
-            .map(|replica| {
-                let reopens = replica.breaker.reopens_at().unwrap_or_default();
-                (replica, replica.free_at(now).max(reopens))
-            })
-            .min_by_key(|(_, free_at)| *free_at)
+    /// The replica in rotation that would finish a batch of `rows` first, and when it could start.
+    pub(super) fn soonest(&self, rows: u32, now: Moment) -> Option<(&Replica, Moment)> {
+        let in_rotation = self.replicas.iter().filter(|replica| !replica.draining);
+        in_rotation
+            .map(|replica| (replica, replica.free_at(now)))
+            .min_by_key(|(replica, start)| *start + replica.latency.mean(rows))
     }
 
-    /// Time from `now` until a replica is free.
-    pub(super) fn until_free(&self, now: Moment) -> Duration {
-        self.first_free(now).map_or(Duration::ZERO, |(_, free_at)| free_at.since(now))
+    /// When that batch would be done.
+    pub(super) fn soonest_finish(&self, rows: u32, now: Moment) -> Option<Moment> {
+        self.soonest(rows, now).map(|(replica, start)| start + replica.latency.mean(rows))
     }
 }

@@ -3,8 +3,15 @@
 use super::{Dispatch, Effect, Ended, Learned, Refusal};
 use crate::{inflight::Flight, moment::Moment, queue::Waiting, rule::Guard};
 
+/// Failures after which a request is answered with the last. A replica that dies under it counts
+/// as two, so that one request cannot take down more than two replicas.
+const STRIKES_OUT: u32 = 4;
+const DEATH: u32 = 2;
+const FAULT: u32 = 1;
+
 impl Dispatch {
     /// A batch has come back from `replica`. Its requests are the caller's to answer if it is done.
+    #[expect(clippy::too_many_arguments, reason = "one event, and where its effects go")]
     pub fn finished(
         &mut self,
         replica: u32,
@@ -19,17 +26,17 @@ impl Dispatch {
             Ended::Done => Some(self.learn(index, &flight, now)),
             Ended::Cancelled => {
                 self.replicas[index].breaker.neither();
-                self.requeue(&flight, now, effects);
+                self.requeue(&flight, 0, now, effects);
                 None
             }
             Ended::RequestFault => {
                 self.replicas[index].breaker.neither();
-                self.isolate(&flight, now, effects);
+                self.divide(&flight, now, effects);
                 None
             }
             Ended::ReplicaFault => {
                 self.replicas[index].breaker.miss(now);
-                self.requeue(&flight, now, effects);
+                self.requeue(&flight, FAULT, now, effects);
                 None
             }
         };
@@ -42,11 +49,11 @@ impl Dispatch {
     pub fn lost(&mut self, replica: u32, now: Moment, effects: &mut Vec<Effect>) {
         let Some(index) = self.replica(replica) else { return };
         let mut gone = self.replicas.remove(index);
-        for flight in gone.running.take().into_iter().chain(gone.next.take()) {
-            self.requeue(&flight, now, effects);
+        if let Some(flight) = gone.running.take() {
+            self.requeue(&flight, DEATH, now, effects);
         }
-        if self.replicas.iter().all(|replica| replica.draining) {
-            self.refuse_all(effects);
+        if let Some(flight) = gone.next.take() {
+            self.requeue(&flight, 0, now, effects);
         }
         self.pump(now, effects);
     }
@@ -61,55 +68,46 @@ impl Dispatch {
         let replica = &mut self.replicas[index];
         replica.breaker.hit();
         let lesson = replica.learn(flight, now, due_at);
+        self.appraise(index, now);
         Learned {
             rows: flight.rows,
             step: lesson.step,
-            limit: replica.limit(guard),
+            limit: self.replicas[index].limit(guard),
             change: lesson.change,
             took: lesson.took,
-            expected: lesson.expected,
+            expected: flight.expects,
         }
     }
 
-    /// Puts back those of a failed batch that another replica could still answer in time.
-    fn requeue(&mut self, flight: &Flight, now: Moment, effects: &mut Vec<Effect>) {
-        let free = self.first_free(now).map(|(replica, start)| start + replica.latency.mean(1));
-        for waiting in live(flight) {
-            match free {
-                Some(finish) if finish <= waiting.deadline => self.enqueue(flight.key, waiting),
-                Some(_) => effects.push(Effect::Fail { id: waiting.id }),
-                None => effects.push(Effect::Fail { id: waiting.id }),
+    /// Puts back those of a failed batch that a replica could still answer in time.
+    fn requeue(&mut self, flight: &Flight, strikes: u32, now: Moment, effects: &mut Vec<Effect>) {
+        for waiting in flight.live() {
+            let again = Waiting { strikes: waiting.strikes + strikes, ..*waiting };
+            let hopeful = self
+                .soonest_finish(again.rows, now)
+                .is_some_and(|finish| finish <= again.deadline && again.deadline > now);
+            if hopeful && again.strikes < STRIKES_OUT {
+                self.lanes.insert(flight.key, again);
+            } else {
+                effects.push(Effect::Fail { id: waiting.id });
             }
         }
     }
 
-    /// Gives each request of a batch that one of them spoilt a batch of its own.
-    fn isolate(&mut self, flight: &Flight, now: Moment, effects: &mut Vec<Effect>) {
-        if flight.members.len() == 1 {
-            effects.extend(live(flight).map(|waiting| Effect::Fail { id: waiting.id }));
+    /// Has the requests of a batch that one of them spoilt tried again in smaller company.
+    fn divide(&mut self, flight: &Flight, now: Moment, effects: &mut Vec<Effect>) {
+        if flight.len() == 1 {
+            effects.extend(flight.live().map(|waiting| Effect::Fail { id: waiting.id }));
             return;
         }
-        let mut apart = flight.clone();
-        for member in &mut apart.members {
-            member.waiting.alone = true;
-        }
-        self.requeue(&apart, now, effects);
+        let mut divided = flight.clone();
+        divided.allow_company(u32::try_from(flight.len() / 2).unwrap_or(u32::MAX));
+        self.requeue(&divided, 0, now, effects);
     }
 
-    fn refuse_all(&mut self, effects: &mut Vec<Effect>) {
-        for lane in &mut self.lanes {
-            for line in [&mut lane.main, &mut lane.low] {
-                let count = line.len();
-                self.waiting -= count;
-                effects.extend(
-                    line.take(count)
-                        .map(|lost| Effect::Refuse { id: lost.id, why: Refusal::NoReplica }),
-                );
-            }
-        }
+    /// Turns away all who wait, because nobody is there to serve them.
+    pub(super) fn refuse_all(&mut self, effects: &mut Vec<Effect>) {
+        let why = Refusal::NoReplica;
+        self.lanes.shed(|_| true, |lost| effects.push(Effect::Refuse { id: lost.id, why }));
     }
-}
-
-fn live(flight: &Flight) -> impl Iterator<Item = Waiting> + '_ {
-    flight.members.iter().filter(|member| !member.gone).map(|member| member.waiting)
 }

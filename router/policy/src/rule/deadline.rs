@@ -1,13 +1,13 @@
 //! Clockwork's rule: the largest of a few fixed sizes that can be filled with requests it can save.
 //!
 //! Requests too tight for a large batch stay for a smaller one and time out unanswered, as in the
-//! original; the internal deadline stands five milliseconds before the real one.
+//! original; the internal deadline stands a twentieth of the objective before the real one, as five
+//! milliseconds do in its default of a hundred.
 
-use std::time::Duration;
+use super::{Bound, Decision, Guard, Rule, View};
+use crate::moment::Moment;
 
-use super::{Bound, Decision, Guard, Rule, View, send_prefix};
-
-const BUFFER: Duration = Duration::from_millis(5);
+const BUFFER: u32 = 20;
 
 /// Sends the largest power of two that is full and in time.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ impl Rule for Deadline {
     fn decide(&self, view: &View<'_>) -> Decision {
         let mut size = prev_power_of_two(view.limit);
         loop {
-            let finish = view.start + view.latency.high(size) + BUFFER;
+            let finish = view.start + view.latency.high(size) + view.objective / BUFFER;
             let skip = view.line.iter().take_while(|waiting| waiting.deadline < finish).count();
             let fit = view.fit(skip, size);
             if skip < view.line.len() && (fit.rows >= size || size == 1) {
@@ -30,8 +30,7 @@ impl Rule for Deadline {
                 return Decision::Send { skip, take: fit.count, drop_skipped: false, bound };
             }
             if size == 1 {
-                // Nobody can be saved: the head is run anyway rather than left to block the line.
-                return send_prefix(view, 1);
+                return Decision::Wait { until: Moment::NEVER };
             }
             size /= 2;
         }

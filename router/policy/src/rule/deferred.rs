@@ -1,6 +1,10 @@
 //! Symphony's rule: wait while one more request could still join, send before it is too late.
+//!
+//! What cannot be served in a batch of the planned size is dropped from the head, as Nexus does: the
+//! published rule says when to send, not whom to give up, and without this it would collapse.
 
-use super::{Bound, Decision, Guard, Rule, View, send_from};
+use super::{Bound, Decision, Guard, Rule, View, planned, send_from, window_of};
+use crate::moment::Moment;
 
 /// Sends inside the window between the last moment for one more and the last moment at all.
 #[derive(Clone, Copy, Debug)]
@@ -12,18 +16,18 @@ impl Rule for Deferred {
     }
 
     fn decide(&self, view: &View<'_>) -> Decision {
-        let size = view.latency.largest_within(view.slack(0)).clamp(1, view.limit);
-        let fit = view.fit(0, size);
-        if fit.count < view.line.len() || fit.rows >= view.limit {
-            return send_from(view, 0, size, Bound::Deadline);
-        }
+        let Some(skip) = window_of(view, planned(view)) else {
+            return Decision::Wait { until: Moment::NEVER };
+        };
+        let size = view.latency.largest_within(view.slack(skip)).min(view.limit);
+        let fit = view.fit(skip, size);
         let one_more = view.latency.high(fit.rows + 1);
-        match view.line.head() {
-            Some(head) if view.start + one_more + view.margin < head.deadline => {
-                Decision::Wait { until: head.deadline - view.margin - one_more }
-            }
-            Some(_) | None => send_from(view, 0, size, Bound::Deadline),
+        let all = skip + fit.count == view.line.len();
+        let latest = view.line.get(skip).map_or(view.now, |head| head.deadline) - view.margin;
+        if all && fit.rows < view.limit && view.start + one_more < latest {
+            return Decision::Wait { until: latest - one_more };
         }
+        send_from(view, skip, size, Bound::Deadline)
     }
 
     fn guard(&self) -> Guard {

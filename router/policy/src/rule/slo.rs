@@ -5,10 +5,17 @@
 //! per second. If those left behind would then be late, the head may be costing more than it is
 //! worth: the batch that starts further down the line is larger. While demand is within capacity
 //! that is done only if it saves more of those now waiting; when capacity is scarce, whenever it
-//! raises the rows served per second. A protected request is never passed over.
+//! raises the rows expected in time per second. A protected request is passed over only for others
+//! that are.
 
-use super::{Bound, Decision, Guard, Rule, View, send_from};
-use crate::{latency::Latency, moment::Moment, queue::Standing};
+use super::{Bound, Decision, Fit, Guard, Rule, View, send_from};
+use crate::{latency::Latency, moment::Moment, queue::Standing, scarcity::SAMPLES};
+
+/// A chance that passing over one more request cannot better.
+const CERTAIN: f64 = 0.98;
+/// How many others one protected request outweighs: more than a batch usually holds, so that it is
+/// passed over only for the sake of its like.
+const PROTECTED: f64 = 64.0;
 
 /// The default rule.
 #[derive(Clone, Copy, Debug)]
@@ -21,23 +28,14 @@ impl Rule for Slo {
 
     fn decide(&self, view: &View<'_>) -> Decision {
         let cap = self.cap(view.latency, view.limit);
-        let head_rows = view.latency.largest_within(view.slack(0)).min(cap);
-        let prefix = view.fit(0, head_rows);
-        let bound = if head_rows < cap { Bound::Deadline } else { Bound::Limit };
-        let send_prefix = send_from(view, 0, head_rows, bound);
-        if prefix.count == view.line.len() {
-            return send_prefix;
-        }
-        let Some(window) = best_window(view, cap) else { return send_prefix };
-        let better = if view.scarce {
-            view.latency.rows_per_second(window.rows) > view.latency.rows_per_second(prefix.rows)
-        } else {
-            let saved = |end: usize, rows| saved_after(view, end, start_after(view, rows), cap);
-            let by_prefix = prefix.count + saved(prefix.count, prefix.rows);
-            let by_window = window.count + saved(window.skip + window.count, window.rows);
-            by_window > by_prefix
+        // Another replica must be fast enough for those before the first, or they had been shed.
+        let Some(first) = (0..view.line.len()).find(|index| is_savable(view, *index)) else {
+            return Decision::Wait { until: Moment::NEVER };
         };
-        if better { send_from(view, window.skip, window.rows, Bound::Deadline) } else { send_prefix }
+        let window = if view.scarce { most_per_second(view, first, cap) } else { None };
+        let window = window.unwrap_or_else(|| most_saved(view, first, cap));
+        let bound = if window.fit.rows < cap { Bound::Deadline } else { Bound::Limit };
+        send_from(view, window.skip, window.fit.rows, bound)
     }
 
     fn cap(&self, latency: &Latency, limit: u32) -> u32 {
@@ -56,31 +54,85 @@ impl Rule for Slo {
 #[derive(Clone, Copy)]
 struct Window {
     skip: usize,
-    count: usize,
-    rows: u32,
+    fit: Fit,
 }
 
-/// The batch with the most rows per second among those that start at or before the first protected
-/// request; of equals the one that passes over the fewest.
-fn best_window(view: &View<'_>, cap: u32) -> Option<Window> {
-    let mut best: Option<Window> = None;
-    let mut rows_left = view.line.rows();
-    for (skip, waiting) in view.line.iter().enumerate() {
-        let size = view.latency.largest_within(view.slack(skip)).min(cap);
-        let rows = size.min(u32::try_from(rows_left).unwrap_or(u32::MAX));
-        let better = best.is_none_or(|best| {
-            view.latency.rows_per_second(rows) > view.latency.rows_per_second(best.rows)
-        });
-        if rows > 0 && better {
-            let fit = view.fit(skip, rows);
-            best = Some(Window { skip, count: fit.count, rows: fit.rows });
+fn is_savable(view: &View<'_>, index: usize) -> bool {
+    let rows = view.line.get(index).map_or(0, |waiting| waiting.rows);
+    view.latency.mean(rows) <= view.slack(index)
+}
+
+/// As many from `skip` on as the deadline of the first of them allows, at most `cap` rows.
+fn prefix(view: &View<'_>, skip: usize, cap: u32, ratio: f64) -> Window {
+    let allowed = view.latency.largest_stretched(view.slack(skip), ratio);
+    Window { skip, fit: view.fit(skip, allowed.min(cap)) }
+}
+
+/// The batch expected to give the most in time per second, if any has a chance.
+fn most_per_second(view: &View<'_>, first: usize, cap: u32) -> Option<Window> {
+    let guarded = view.line.iter().any(|waiting| waiting.standing == Standing::Protected);
+    let mut best: Option<(f64, Window)> = None;
+    for skip in first..view.line.len() {
+        let whole = Window { skip, fit: view.fit(skip, cap) };
+        for window in [prefix(view, skip, cap, view.caution), whole] {
+            let worth = if guarded { worth(view, window) } else { worth_by_sample(view, window) };
+            if worth > best.map_or(0.0, |(most, _)| most) {
+                best = Some((worth, window));
+            }
         }
-        if waiting.standing == Standing::Protected {
+        if view.latency.chance(whole.fit.rows, view.slack(skip)) >= CERTAIN {
             break;
         }
-        rows_left -= u64::from(waiting.rows);
     }
-    best
+    best.map(|(_, window)| window)
+}
+
+/// Rows of `window` in time per second, those of protected requests counting for many.
+fn worth(view: &View<'_>, window: Window) -> f64 {
+    let members = window.skip..window.skip + window.fit.count;
+    let in_time = members.map(|index| {
+        let weight = match view.line.get(index).map(|waiting| waiting.standing) {
+            Some(Standing::Protected) => PROTECTED,
+            Some(Standing::Normal | Standing::Low) | None => 1.0,
+        };
+        weight * view.latency.chance(window.fit.rows, view.slack(index))
+    });
+    in_time.sum::<f64>() / view.latency.mean(window.fit.rows).as_secs_f64()
+}
+
+/// The same if nobody is protected, by a few members, each for those behind it.
+fn worth_by_sample(view: &View<'_>, window: Window) -> f64 {
+    let chances = (0..SAMPLES).map(|sample| {
+        let index = window.skip + window.fit.count * sample / SAMPLES;
+        view.latency.chance(window.fit.rows, view.slack(index))
+    });
+    view.latency.rows_per_second(window.fit.rows) * chances.sum::<f64>() / SAMPLES as f64
+}
+
+/// The batch after which the most of those now waiting will have been served in time.
+fn most_saved(view: &View<'_>, first: usize, cap: u32) -> Window {
+    let spread = view.latency.spread();
+    let head = prefix(view, first, cap, spread);
+    if first + head.fit.count == view.line.len() {
+        return head;
+    }
+    let saved = |window: &Window| {
+        let end = window.skip + window.fit.count;
+        let start = view.start + view.latency.mean(window.fit.rows) / view.replicas.max(1);
+        window.fit.count + saved_after(view, end, start, cap)
+    };
+    let mut fastest = head;
+    for (skip, waiting) in view.line.iter().enumerate().skip(first) {
+        let window = prefix(view, skip, cap, spread);
+        let speed = |window: &Window| view.latency.rows_per_second(window.fit.rows);
+        if is_savable(view, skip) && speed(&window) > speed(&fastest) {
+            fastest = window;
+        }
+        if window.fit.rows >= cap || waiting.standing == Standing::Protected {
+            break;
+        }
+    }
+    if fastest.skip > first && saved(&fastest) > saved(&head) { fastest } else { head }
 }
 
 /// How many of those from `from` on are served in time if nobody else comes.
@@ -100,9 +152,4 @@ fn saved_after(view: &View<'_>, from: usize, mut start: Moment, cap: u32) -> usi
         start = start + view.latency.mean(fit.rows) / view.replicas.max(1);
     }
     saved
-}
-
-/// When the next batch could start after one of `rows`, some replica of all being the first free.
-fn start_after(view: &View<'_>, rows: u32) -> Moment {
-    view.start + view.latency.mean(rows) / view.replicas.max(1)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Decision, Guard, Rule, View, send_prefix};
+use crate::latency::Latency;
 
 /// Sends when `batch` rows wait or the first has waited `delay`.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,10 @@ impl Rule for Timeout {
         } else {
             Decision::Wait { until: send_by }
         }
+    }
+
+    fn cap(&self, _: &Latency, limit: u32) -> u32 {
+        self.batch.min(limit)
     }
 
     fn guard(&self) -> Guard {

@@ -4,7 +4,7 @@
 //! of those escapes, because one problem is enough to refuse the whole.
 
 mod access;
-mod model;
+pub(crate) mod model;
 mod objective;
 mod router;
 mod tensors;
@@ -58,7 +58,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
 }
 
 /// The values, if none was refused. Only once all were checked: collecting stops at the first.
-fn all<T>(checked: Vec<Option<T>>) -> Option<Vec<T>> {
+pub(crate) fn all<T>(checked: Vec<Option<T>>) -> Option<Vec<T>> {
     checked.into_iter().collect()
 }
 
@@ -90,16 +90,10 @@ fn not_yet(draft: &Draft, notes: &mut Notes<'_>) {
         let message = "state_dir has no effect in this version: nothing is kept there yet";
         notes.warn(dir.place, message);
     }
-    for cache in draft.models.iter().filter_map(|model| model.cache_mib.as_ref()) {
-        if cache.value > 0 {
-            let message = "cache_mib has no effect in this version: answers are not remembered yet";
-            notes.warn(cache.place, message);
-        }
-    }
 }
 
 /// The number given, if within `range`, or `default`.
-fn within(
+pub(crate) fn within(
     key: &str,
     given: Option<&At<u64>>,
     range: RangeInclusive<u64>,
@@ -116,7 +110,7 @@ fn within(
 }
 
 /// As [`within`], for what is counted in 32 bits.
-fn within_u32(
+pub(crate) fn within_u32(
     key: &str,
     given: Option<&At<u64>>,
     range: RangeInclusive<u32>,
@@ -147,7 +141,7 @@ fn one_of<T: Copy>(
 }
 
 /// A word that is safe in a path, a label and a log line.
-fn word(key: &str, given: &At<String>, notes: &mut Notes<'_>) -> String {
+pub(crate) fn word(key: &str, given: &At<String>, notes: &mut Notes<'_>) -> String {
     let At { value, place } = given;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let begins = value.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
@@ -162,7 +156,7 @@ fn word(key: &str, given: &At<String>, notes: &mut Notes<'_>) -> String {
     value.clone()
 }
 
-fn unique<'d>(
+pub(crate) fn unique<'d>(
     what: &str,
     names: impl Iterator<Item = Option<&'d At<String>>>,
     notes: &mut Notes<'_>,

@@ -50,7 +50,7 @@ pub(super) fn check(draft: &ModelDraft, base_dir: &Path, notes: &mut Notes<'_>) 
     })
 }
 
-fn slo_ms(given: &At<f64>, notes: &mut Notes<'_>) -> Option<f64> {
+pub(crate) fn slo_ms(given: &At<f64>, notes: &mut Notes<'_>) -> Option<f64> {
     let At { value, place } = given;
     if (1.0..=MAX_SLO_MS).contains(value) {
         return Some(*value);
@@ -84,7 +84,11 @@ fn class(given: Option<&At<String>>, notes: &mut Notes<'_>) -> Class {
     given.and_then(|given| one_of("class", given, &choices, notes)).unwrap_or(Class::Interactive)
 }
 
-fn profile(given: &At<String>, base_dir: &Path, notes: &mut Notes<'_>) -> Option<Arc<Profile>> {
+pub(crate) fn profile(
+    given: &At<String>,
+    base_dir: &Path,
+    notes: &mut Notes<'_>,
+) -> Option<Arc<Profile>> {
     let path = base_dir.join(&given.value);
     match Profile::load(&path) {
         Ok(profile) => Some(Arc::new(profile)),

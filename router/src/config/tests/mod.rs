@@ -165,10 +165,11 @@ fn what_is_shown_is_itself_a_configuration() {
 fn a_difference_says_what_it_takes() {
     let (old, _) = read(&slow("")).unwrap();
     let hash = "ab".repeat(32);
-    let text =
-        format!("{}[[tenant]]\nname = \"t\"\nkey_sha256 = \"{hash}\"\n", slow("max_batch = 8"))
-            .replace("= 50", "= 60")
-            + "[router]\nlisten = \"127.0.0.1:1\"\n";
+    let model = slow("max_batch = 8\ncache_mib = 64").replace("= 50", "= 60");
+    let text = format!(
+        "{model}[[tenant]]\nname = \"t\"\nkey_sha256 = \"{hash}\"\n\
+         [router]\nlisten = \"127.0.0.1:1\"\n"
+    );
     let (new, _) = read(&text).unwrap();
     let told = |changes: Vec<Change>| -> Vec<String> {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
@@ -181,6 +182,7 @@ fn a_difference_says_what_it_takes() {
     assert_eq!(
         told(diff(&old, &new)),
         [
+            "model.slow.cache_mib 0 64 Live",
             "model.slow.max_batch 32 8 Live",
             "model.slow.slo_ms 50 60 Live",
             "router.listen \"127.0.0.1:8000\" \"127.0.0.1:1\" Restart",

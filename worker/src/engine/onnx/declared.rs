@@ -28,7 +28,7 @@ pub(super) fn read(path: &str) -> Result<Declared, LoadError> {
         File::open(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let not_a_model = |reason: String| LoadError::NotAModel { path: path.to_owned(), reason };
     let model = SlimModel::decode(ValueReader::from_file(file))
-        .map_err(|error| not_a_model(error.to_string()))?;
+        .map_err(|error| not_a_model(error.kind().to_string()))?;
     let graph = model.graph.ok_or_else(|| not_a_model("it has no graph".to_owned()))?;
     let by_name = |infos: Vec<ValueInfoProto>| {
         infos.into_iter().map(|info| (info.name.clone().unwrap_or_default(), info)).collect()

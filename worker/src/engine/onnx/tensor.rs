@@ -7,7 +7,10 @@ use rten::Value;
 use rten_tensor::Tensor;
 
 use crate::{
-    engine::RunError,
+    engine::{
+        RunError,
+        pieces::{Pieces, flat},
+    },
     signature::{Refusal, Spec},
 };
 
@@ -19,8 +22,7 @@ pub(super) fn gather(
     body: &Bytes,
     batches: bool,
 ) -> Result<Value, RunError> {
-    let ranges = batch.ranges().skip(index).step_by(batch.inputs.len());
-    let pieces = Pieces(ranges.map(|range| &body[range]).collect());
+    let pieces = Pieces::of(index, batch, body);
     let tail = batch.inputs[index].tail.iter().map(|dim| usize::try_from(*dim));
     let rows = batches.then_some(batch.rows() as usize);
     let shape = rows.into_iter().map(Ok).chain(tail).collect::<Result<Vec<usize>, _>>();
@@ -28,7 +30,7 @@ pub(super) fn gather(
     match spec.datatype {
         Datatype::Fp32 => value(&shape, pieces.each(f32::from_le_bytes)),
         Datatype::Int32 => value(&shape, pieces.each(i32::from_le_bytes)),
-        Datatype::Int64 => value(&shape, pieces.narrowed(spec)?),
+        Datatype::Int64 => value(&shape, narrowed(&pieces, spec)?),
         Datatype::Bool => value(&shape, pieces.each(|[byte]| i32::from(byte != 0))),
         Datatype::Uint8 => value(&shape, pieces.each(u8::from_le_bytes)),
         Datatype::Int8 => value(&shape, pieces.each(i8::from_le_bytes)),
@@ -46,14 +48,18 @@ pub(super) fn gather(
 /// The bytes of one output, in the datatype its model declares.
 pub(super) fn bytes(spec: &Spec, value: Value) -> Result<Bytes, RunError> {
     let bytes = match (spec.datatype, value) {
-        (Datatype::Fp32, Value::FloatTensor(tensor)) => flat(tensor, f32::to_le_bytes),
-        (Datatype::Int32, Value::Int32Tensor(tensor)) => flat(tensor, i32::to_le_bytes),
-        (Datatype::Int64, Value::Int32Tensor(tensor)) => {
-            flat(tensor, |number| i64::from(number).to_le_bytes())
+        (Datatype::Fp32, Value::FloatTensor(tensor)) => flat(&tensor.into_data(), f32::to_le_bytes),
+        (Datatype::Int32, Value::Int32Tensor(tensor)) => {
+            flat(&tensor.into_data(), i32::to_le_bytes)
         }
-        (Datatype::Bool, Value::Int32Tensor(tensor)) => flat(tensor, |bit| [u8::from(bit != 0)]),
+        (Datatype::Int64, Value::Int32Tensor(tensor)) => {
+            flat(&tensor.into_data(), |number| i64::from(number).to_le_bytes())
+        }
+        (Datatype::Bool, Value::Int32Tensor(tensor)) => {
+            flat(&tensor.into_data(), |bit| [u8::from(bit != 0)])
+        }
         (Datatype::Uint8, Value::UInt8Tensor(tensor)) => tensor.into_data(),
-        (Datatype::Int8, Value::Int8Tensor(tensor)) => flat(tensor, i8::to_le_bytes),
+        (Datatype::Int8, Value::Int8Tensor(tensor)) => flat(&tensor.into_data(), i8::to_le_bytes),
         (declared, value) => {
             let (name, found) = (&spec.name, value.dtype());
             let reason = format!("output {name} is declared {declared} and came as {found}");
@@ -63,32 +69,16 @@ pub(super) fn bytes(spec: &Spec, value: Value) -> Result<Bytes, RunError> {
     Ok(Bytes::from(bytes))
 }
 
-struct Pieces<'a>(Vec<&'a [u8]>);
-
-impl Pieces<'_> {
-    fn each<const WIDTH: usize, T>(&self, read: impl Fn([u8; WIDTH]) -> T) -> Vec<T> {
-        let mut elements = Vec::with_capacity(self.elements(WIDTH));
-        for piece in &self.0 {
-            elements.extend(piece.as_chunks().0.iter().map(|bytes| read(*bytes)));
-        }
-        elements
+/// INT64 as the INT32 this engine holds; one that does not fit is the caller's to know.
+fn narrowed(pieces: &Pieces<'_>, spec: &Spec) -> Result<Vec<i32>, Refusal> {
+    let mut elements = Vec::with_capacity(pieces.elements(8));
+    for bytes in pieces.iter().flat_map(|piece| piece.as_chunks().0) {
+        let value = i64::from_le_bytes(*bytes);
+        let narrow =
+            i32::try_from(value).map_err(|_| Refusal::Value { input: spec.name.clone(), value })?;
+        elements.push(narrow);
     }
-
-    /// INT64 as the INT32 this engine holds; one that does not fit is the caller's to know.
-    fn narrowed(&self, spec: &Spec) -> Result<Vec<i32>, Refusal> {
-        let mut elements = Vec::with_capacity(self.elements(8));
-        for bytes in self.0.iter().flat_map(|piece| piece.as_chunks().0) {
-            let value = i64::from_le_bytes(*bytes);
-            let narrow = i32::try_from(value)
-                .map_err(|_| Refusal::Value { input: spec.name.clone(), value })?;
-            elements.push(narrow);
-        }
-        Ok(elements)
-    }
-
-    fn elements(&self, width: usize) -> usize {
-        self.0.iter().map(|piece| piece.len() / width).sum()
-    }
+    Ok(elements)
 }
 
 fn value<T>(shape: &[usize], elements: Vec<T>) -> Result<Value, RunError>
@@ -97,18 +87,6 @@ where
 {
     Value::from_shape(shape, elements)
         .map_err(|error| RunError::Inputs { reason: error.to_string() })
-}
-
-fn flat<const WIDTH: usize, T: Copy>(
-    tensor: Tensor<T>,
-    write: impl Fn(T) -> [u8; WIDTH],
-) -> Vec<u8> {
-    let elements = tensor.into_data();
-    let mut bytes = Vec::with_capacity(elements.len() * WIDTH);
-    for element in elements {
-        bytes.extend_from_slice(&write(element));
-    }
-    bytes
 }
 
 fn unsupported(datatype: Datatype) -> RunError {

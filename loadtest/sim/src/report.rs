@@ -1,0 +1,98 @@
+//! What came of a run.
+
+use std::time::Duration;
+
+/// How the requests of one stream ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Requests that came.
+    pub offered: u64,
+    /// Answered by their deadline.
+    pub in_time: u64,
+    /// Answered after it.
+    pub late: u64,
+    /// Refused.
+    pub refused: u64,
+    /// Refused within 5 ms of arrival.
+    pub refused_early: u64,
+    /// Refused after the deadline, having been on no replica.
+    pub refused_late: u64,
+}
+
+impl Outcome {
+    /// The share of the offered that was answered in time.
+    pub fn attainment(&self) -> f64 {
+        self.in_time as f64 / self.offered.max(1) as f64
+    }
+
+    /// The share of the answered that was late.
+    pub fn lateness(&self) -> f64 {
+        self.late as f64 / (self.in_time + self.late).max(1) as f64
+    }
+
+    /// This and `other` together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            offered: self.offered + other.offered,
+            in_time: self.in_time + other.in_time,
+            late: self.late + other.late,
+            refused: self.refused + other.refused,
+            refused_early: self.refused_early + other.refused_early,
+            refused_late: self.refused_late + other.refused_late,
+        }
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// By stream, without the warm-up.
+    pub streams: Vec<Outcome>,
+    /// Batches sent while counting.
+    pub batches: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// By tenth of a second of arrival, over the whole run.
+    pub tenths: Vec<Tenth>,
+}
+
+/// How the requests of one tenth of a second ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tenth {
+    /// Requests that came.
+    pub offered: u64,
+    /// Answered by their deadline.
+    pub in_time: u64,
+    /// Answered after it.
+    pub late: u64,
+}
+
+impl Tenth {
+    /// This and `other` together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            offered: self.offered + other.offered,
+            in_time: self.in_time + other.in_time,
+            late: self.late + other.late,
+        }
+    }
+}
+
+impl Report {
+    /// All streams together.
+    pub fn total(&self) -> Outcome {
+        self.streams.iter().copied().fold(Outcome::default(), Outcome::plus)
+    }
+
+    /// Rows per batch.
+    pub fn mean_batch(&self) -> f64 {
+        self.rows as f64 / self.batches.max(1) as f64
+    }
+
+    /// What arrived in `from..to`, in whole tenths of a second.
+    pub fn between(&self, from: Duration, to: Duration) -> Tenth {
+        let tenth = |at: Duration| (at.as_millis() / 100) as usize;
+        let span = &self.tenths[tenth(from)..tenth(to)];
+        span.iter().copied().fold(Tenth::default(), Tenth::plus)
+    }
+}

@@ -1,0 +1,115 @@
+//! One caller's flood is not another's problem, and weights mean what they say.
+
+use std::time::Duration;
+
+use policy::{
+    dispatch::Class,
+    rule::{Rule, Slo},
+};
+use sim::{
+    curve::Curve,
+    report::Outcome,
+    scenario::{Scenario, Stream},
+};
+
+const SEEDS: u64 = 4;
+
+/// A curve, the largest batch, and about what it serves per second with nobody lost.
+const MODELS: [(Curve, u32, f64); 2] = [
+    (Curve::Linear { fixed_ms: 10.0, row_ms: 1.0 }, 32, 580.0),
+    (Curve::Linear { fixed_ms: 4.0, row_ms: 0.5 }, 32, 1_600.0),
+];
+
+fn slo() -> Box<dyn Rule> {
+    Box::new(Slo)
+}
+
+fn outcomes(model: usize, streams: &[Stream]) -> Vec<Outcome> {
+    let (curve, max_batch, _) = MODELS[model];
+    let scenario = Scenario {
+        streams: streams.to_vec(),
+        duration: Duration::from_secs(7),
+        warmup: Duration::from_secs(2),
+        ..Scenario::routed(curve, max_batch, Duration::from_millis(50))
+    };
+    scenario.outcomes(SEEDS, &slo)
+}
+
+fn weighted(rate: f64, weight: f64) -> Stream {
+    Stream { weight, ..Stream::plain(rate) }
+}
+
+#[test]
+fn a_tenant_at_fifty_times_its_share_costs_the_others_less_than_a_point() {
+    for (model, (_, _, capacity)) in MODELS.iter().enumerate() {
+        let share = capacity / 5.0;
+        for part in [0.1, 0.5, 0.8] {
+            let modest = Stream::plain(part * share);
+            let flood = Stream::plain(50.0 * share);
+            let quiet = outcomes(model, &[modest; 5]);
+            let flooded = outcomes(model, &[modest, modest, modest, modest, flood]);
+            for tenant in 0..4 {
+                let (before, after) = (quiet[tenant].attainment(), flooded[tenant].attainment());
+                assert!(
+                    after > before - 0.01,
+                    "model {model}, {part} of its share: tenant {tenant} fell from {before:.4} to {after:.4}"
+                );
+            }
+            let rest = 1.0 - 4.0 * part / 5.0;
+            let used = flooded[4].in_time as f64 / (SEEDS as f64 * 5.0 * capacity);
+            assert!(used > 0.8 * rest, "model {model}: the flood has {used:.2} of {rest:.2} left");
+        }
+    }
+}
+
+#[test]
+fn two_floods_are_served_by_their_weights() {
+    for (model, (_, _, capacity)) in MODELS.iter().enumerate() {
+        for (first, second) in [(1.0, 1.0), (2.0, 2.0), (1.0, 5.0)] {
+            let streams = [weighted(first * capacity, 2.0), weighted(second * capacity, 1.0)];
+            let found = outcomes(model, &streams);
+            let ratio = found[0].in_time as f64 / found[1].in_time as f64;
+            assert!((1.8..2.2).contains(&ratio), "model {model}, {first}:{second}: {ratio:.2}");
+        }
+    }
+}
+
+#[test]
+fn what_a_modest_tenant_leaves_goes_to_the_flood_whatever_its_weight() {
+    let (_, _, capacity) = MODELS[1];
+    let found = outcomes(1, &[weighted(0.1 * capacity, 10.0), weighted(3.0 * capacity, 1.0)]);
+    assert!(found[0].attainment() > 0.999, "{found:?}");
+    let used = found[1].in_time as f64 / (SEEDS as f64 * 5.0 * capacity);
+    assert!(used > 0.85, "{used:.2}");
+}
+
+#[test]
+fn the_batch_class_is_shed_first_and_does_not_lower_interactive_attainment() {
+    for (model, (_, _, capacity)) in MODELS.iter().enumerate() {
+        for load in [0.3, 0.6, 0.9, 2.0] {
+            let interactive = Stream::plain(load * capacity);
+            let alone = outcomes(model, &[interactive])[0].attainment();
+            for batch in [0.3, 5.0] {
+                let batch = Stream { class: Class::Batch, ..Stream::plain(batch * capacity) };
+                let found = outcomes(model, &[interactive, batch]);
+                let beside = found[0].attainment();
+                assert!(beside > alone - 0.005, "model {model} x{load}: {alone:.4} to {beside:.4}");
+                if load >= 0.9 {
+                    let served = found[1].attainment();
+                    assert!(served < 0.02, "model {model} x{load}: {served:.3} of the batch class");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_batch_class_uses_what_is_left() {
+    for (model, (_, _, capacity)) in MODELS.iter().enumerate() {
+        let batch = Stream { class: Class::Batch, ..Stream::plain(5.0 * capacity) };
+        let found = outcomes(model, &[Stream::plain(0.3 * capacity), batch]);
+        let used = found[1].in_time as f64 / (SEEDS as f64 * 5.0 * capacity);
+        assert!(used > 0.4, "model {model}: {used:.2} of capacity");
+        assert!(found[1].lateness() < 0.01, "model {model}: {:?}", found[1]);
+    }
+}

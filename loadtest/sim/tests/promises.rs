@@ -1,0 +1,178 @@
+//! What the default rule promises, in virtual time, with the lead and margin the router uses.
+//!
+//! The most that any policy can serve of a Poisson stream of rate `r` within `o` is bounded by the
+//! batch `b` whose oldest request waited `b / r` and whose own time is `f + b * p`: `b / r + f + b * p
+//! = o`. Its rows per second, or the whole stream, or the largest batch back to back, whichever is
+//! least, is the bound that these tests compare with.
+
+use std::time::Duration;
+
+use policy::rule::{Rule, Slo};
+use sim::{
+    curve::Curve,
+    report::{Outcome, Tenth},
+    run::run,
+    scenario::{Scenario, Stream},
+};
+
+const SEEDS: u64 = 8;
+
+#[derive(Clone, Copy)]
+struct Model {
+    fixed_ms: f64,
+    row_ms: f64,
+    max_batch: u32,
+}
+
+const SLOW: Model = Model { fixed_ms: 10.0, row_ms: 1.0, max_batch: 32 };
+const FAST: Model = Model { fixed_ms: 2.0, row_ms: 0.1, max_batch: 64 };
+const FAST_CAPACITY: f64 = 7_619.0;
+
+impl Model {
+    fn scenario(self, objective_ms: u64, rate: f64) -> Scenario {
+        let Model { fixed_ms, row_ms, max_batch } = self;
+        let objective = Duration::from_millis(objective_ms);
+        let curve = Curve::Linear { fixed_ms, row_ms };
+        let streams = vec![Stream::plain(rate)];
+        Scenario { streams, ..Scenario::routed(curve, max_batch, objective) }
+    }
+
+    fn outcome(self, objective_ms: u64, rate: f64) -> Outcome {
+        self.scenario(objective_ms, rate).outcomes(SEEDS, &slo)[0]
+    }
+
+    /// The most requests per second that can be in time.
+    fn bound(self, objective_ms: u64, rate: f64) -> f64 {
+        let gap_ms = 1e3 / rate;
+        let rows = (objective_ms as f64 - self.fixed_ms) / (gap_ms + self.row_ms);
+        let rows = rows.min(f64::from(self.max_batch));
+        (rows * 1e3 / (self.fixed_ms + rows * self.row_ms)).min(rate)
+    }
+}
+
+fn slo() -> Box<dyn Rule> {
+    Box::new(Slo)
+}
+
+/// No answer late, no refusal late, and nine refusals in ten at once.
+fn is_honest(outcome: Outcome) {
+    assert!(outcome.lateness() < 0.01, "late: {outcome:?}");
+    assert_eq!(outcome.refused_late, 0, "refused after the deadline: {outcome:?}");
+    let early = outcome.refused_early as f64 / outcome.refused.max(1) as f64;
+    assert!(early >= 0.9, "only {early:.3} refused within 5 ms: {outcome:?}");
+}
+
+#[test]
+fn the_slow_model_at_half_load_keeps_99_percent_within_50_ms() {
+    let outcome = SLOW.outcome(50, 381.0);
+    assert!(outcome.attainment() >= 0.99, "{outcome:?}");
+    assert!(outcome.lateness() < 0.01, "{outcome:?}");
+}
+
+#[test]
+fn the_slow_model_at_twice_its_capacity_keeps_44_percent_within_50_ms() {
+    let outcome = SLOW.outcome(50, 1_524.0);
+    assert!(outcome.attainment() >= 0.44, "{outcome:?}");
+    is_honest(outcome);
+}
+
+#[test]
+fn the_fast_model_keeps_99_percent_at_nine_tenths_of_its_capacity() {
+    for objective_ms in [25, 50] {
+        let outcome = FAST.outcome(objective_ms, 0.9 * FAST_CAPACITY);
+        assert!(outcome.attainment() >= 0.99, "{objective_ms} ms: {outcome:?}");
+        assert!(outcome.lateness() < 0.01, "{objective_ms} ms: {outcome:?}");
+    }
+}
+
+#[test]
+fn the_fast_model_serves_nine_tenths_of_its_capacity_in_time_at_twice_that() {
+    for objective_ms in [25, 50] {
+        let outcome = FAST.outcome(objective_ms, 2.0 * FAST_CAPACITY);
+        assert!(2.0 * outcome.attainment() >= 0.9, "{objective_ms} ms: {outcome:?}");
+        is_honest(outcome);
+    }
+}
+
+#[test]
+fn tight_objectives_are_kept_at_light_load() {
+    for (model, objective_ms, rate) in [(SLOW, 25, 60.0), (FAST, 10, 0.5 * FAST_CAPACITY)] {
+        let outcome = model.outcome(objective_ms, rate);
+        assert!(outcome.attainment() >= 0.99, "{objective_ms} ms, {rate}/s: {outcome:?}");
+        assert!(outcome.lateness() < 0.01, "{objective_ms} ms, {rate}/s: {outcome:?}");
+    }
+}
+
+#[test]
+fn tight_objectives_come_within_a_tenth_of_what_is_possible_under_overload() {
+    let cases = [
+        (SLOW, 25, 1_524.0),
+        (FAST, 10, 0.9 * FAST_CAPACITY),
+        (FAST, 10, 1.2 * FAST_CAPACITY),
+        (FAST, 10, 2.0 * FAST_CAPACITY),
+    ];
+    for (model, objective_ms, rate) in cases {
+        let outcome = model.outcome(objective_ms, rate);
+        let possible = model.bound(objective_ms, rate) / rate;
+        let found = outcome.attainment();
+        assert!(
+            found >= 0.9 * possible,
+            "{objective_ms} ms, {rate}/s: {found:.3} of {possible:.3}"
+        );
+        is_honest(outcome);
+    }
+}
+
+#[test]
+fn ask_1_a_model_slower_than_its_objective_is_refused_at_once_and_never_served_late() {
+    let outcome = SLOW.outcome(10, 381.0);
+    assert_eq!(outcome.in_time + outcome.late, 0, "{outcome:?}");
+    assert_eq!(outcome.refused_early, outcome.offered, "{outcome:?}");
+}
+
+/// What arrives from two seconds after the model became twice as slow, over all seeds.
+fn after_slowdown(model: Model, rate: f64) -> Tenth {
+    let slows_at = Duration::from_secs(3);
+    let (from, to) = (slows_at + Duration::from_secs(2), Duration::from_secs(7));
+    let mut sum = Tenth::default();
+    for seed in 0..SEEDS {
+        let scenario = Scenario {
+            slowdown: Some((slows_at, 2.0)),
+            duration: to,
+            seed,
+            ..model.scenario(50, rate)
+        };
+        sum = sum.plus(run(&scenario, slo()).between(from, to));
+    }
+    sum
+}
+
+#[test]
+fn a_model_twice_as_slow_is_back_within_the_objective_in_two_seconds() {
+    let after = after_slowdown(FAST, 3_000.0);
+    assert!(after.in_time as f64 >= 0.99 * after.offered as f64, "{after:?}");
+}
+
+#[test]
+fn a_model_twice_as_slow_and_now_too_slow_serves_what_is_possible_in_two_seconds() {
+    for (model, rate) in [(SLOW, 381.0), (SLOW, 762.0), (FAST, 6_857.0)] {
+        let slower = Model {
+            fixed_ms: 2.0 * model.fixed_ms,
+            row_ms: 2.0 * model.row_ms,
+            max_batch: model.max_batch,
+        };
+        let possible = slower.bound(50, rate) / rate;
+        let after = after_slowdown(model, rate);
+        let in_time = after.in_time as f64 / after.offered as f64;
+        assert!(in_time >= 0.9 * possible, "{rate}/s: {in_time:.3} of {possible:.3}");
+        let answered = after.in_time + after.late;
+        assert!((after.late as f64) < 0.01 * answered as f64, "{rate}/s: {after:?}");
+    }
+}
+
+#[test]
+fn a_seed_names_exactly_one_run() {
+    let scenario = |seed| Scenario { seed, noise: 0.2, ..SLOW.scenario(50, 700.0) };
+    assert_eq!(run(&scenario(7), slo()), run(&scenario(7), slo()));
+    assert_ne!(run(&scenario(7), slo()), run(&scenario(8), slo()));
+}

@@ -1,0 +1,178 @@
+//! What is served where, one function per endpoint.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Router,
+    extract::{OriginalUri, RawQuery, State},
+    handler::Handler,
+    response::IntoResponse,
+    routing::{MethodRouter, any, get, post},
+};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+use tower::Layer;
+
+use super::{
+    Admin, ReloadError, TEXT,
+    scope::{Arrival, RequireAdminLayer},
+    views,
+};
+use crate::{
+    error::InferError,
+    http::{
+        backend::Backend,
+        reply::{self, Reply},
+        unknown,
+    },
+};
+
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+const READ: &[&str] = &["GET", "HEAD"];
+const WRITE: &[&str] = &["POST"];
+
+type Asked<B> = State<Arc<Admin<B>>>;
+
+/// Every route of the admin listener.
+pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
+    let guarded = Router::new()
+        .route("/v1/state", read(state::<B>))
+        .route("/v1/config", read(config::<B>))
+        .route("/v1/workers", read(workers::<B>))
+        .route("/v1/models", read(models::<B>))
+        .route("/v1/tenants", read(tenants::<B>))
+        .route("/v1/reload", write(reload::<B>))
+        .route("/v1/drain", write(drain::<B>))
+        .route("/v1/plan", any(plan))
+        .route("/v1/jobs", any(jobs))
+        .route("/v1/jobs/", any(jobs))
+        .route("/v1/jobs/{*job}", any(jobs))
+        .fallback(nowhere)
+        .with_state(Arc::clone(&admin));
+    let scope = RequireAdminLayer::new(Arc::clone(&admin.shared));
+    Router::new()
+        .route("/", any(console))
+        .route("/livez", read(live))
+        .route("/v2/health/live", read(live))
+        .route("/readyz", read(ready::<B>))
+        .route("/v2/health/ready", read(ready::<B>))
+        .route("/metrics", read(metrics::<B>))
+        // Layering each route would let axum name its methods to callers that were refused.
+        .nest_service("/admin", scope.layer(guarded))
+        .fallback(nowhere)
+        .with_state(admin)
+}
+
+fn read<H, T, S>(handler: H) -> MethodRouter<S>
+where
+    H: Handler<T, S>,
+    T: 'static,
+    S: Clone + Send + Sync + 'static,
+{
+    get(handler).fallback(async |method| InferError::WrongMethod { method, allowed: READ })
+}
+
+fn write<H, T, S>(handler: H) -> MethodRouter<S>
+where
+    H: Handler<T, S>,
+    T: 'static,
+    S: Clone + Send + Sync + 'static,
+{
+    post(handler).fallback(async |method| InferError::WrongMethod { method, allowed: WRITE })
+}
+
+async fn live() -> Response<Reply> {
+    reply::of(StatusCode::OK, TEXT, Bytes::from_static(b"ok\n").into())
+}
+
+async fn ready<B: Backend>(State(admin): Asked<B>, RawQuery(query): RawQuery) -> Response<Reply> {
+    let query = query.unwrap_or_default();
+    let verbose = query.split('&').any(|part| part.split('=').next() == Some("verbose"));
+    views::ready(&admin.shared, verbose)
+}
+
+async fn metrics<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    let metrics = Bytes::from((admin.hooks.metrics)());
+    reply::of(StatusCode::OK, METRICS, metrics.into())
+}
+
+async fn state<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    reply::json(StatusCode::OK, &admin.shared.backend.state())
+}
+
+async fn config<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    reply::json(StatusCode::OK, &admin.shared.backend.config())
+}
+
+async fn workers<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    reply::json(StatusCode::OK, &admin.shared.backend.workers())
+}
+
+async fn models<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    reply::json(StatusCode::OK, &views::models(&admin.shared.backend))
+}
+
+async fn tenants<B: Backend>(
+    State(admin): Asked<B>,
+    Extension(arrival): Extension<Arrival>,
+) -> Response<Reply> {
+    let tenants = admin.shared.access.load().tenants(arrival.at);
+    reply::json(StatusCode::OK, &json!({ "tenants": tenants }))
+}
+
+async fn reload<B: Backend>(State(admin): Asked<B>) -> Result<Response<Reply>, ReloadError> {
+    let report = (admin.hooks.reload)().await?;
+    Ok(reply::json(StatusCode::OK, &report))
+}
+
+async fn drain<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    let settings = admin.shared.settings.load();
+    tracing::info!("drain asked for over HTTP");
+    admin.shared.drain.ask();
+    let body = json!({
+        "draining": true,
+        "delay_s": settings.drain_delay.as_secs_f64(),
+        "timeout_s": settings.drain_timeout.as_secs_f64(),
+    });
+    reply::json(StatusCode::ACCEPTED, &body)
+}
+
+async fn console() -> InferError {
+    InferError::Unsupported { what: "the console" }
+}
+
+async fn plan() -> InferError {
+    InferError::Unsupported { what: "a placement plan" }
+}
+
+async fn jobs() -> InferError {
+    InferError::Unsupported { what: "lending to training jobs" }
+}
+
+async fn nowhere(OriginalUri(uri): OriginalUri) -> InferError {
+    unknown(uri.path())
+}
+
+impl IntoResponse for InferError {
+    fn into_response(self) -> axum::response::Response {
+        reply::fail(&self).into_response()
+    }
+}
+
+impl IntoResponse for ReloadError {
+    fn into_response(self) -> axum::response::Response {
+        let message = self.to_string();
+        let (status, body) = match self {
+            Self::Invalid { problems } => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                json!({"error": message, "reason": "invalid", "problems": problems}),
+            ),
+            Self::Conflict { .. } => {
+                (StatusCode::CONFLICT, json!({"error": message, "reason": "conflict"}))
+            }
+        };
+        reply::json(status, &body).into_response()
+    }
+}

@@ -1,0 +1,1 @@
+"""What the benchmark drivers share. Standard library only."""

@@ -1,0 +1,103 @@
+//! Stopping without losing a request.
+
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+
+use crate::{
+    client::{Body, Client, count_from},
+    program::Program,
+    setup::Setup,
+    wait::eventually,
+};
+
+fn program(delay_s: u32, latency_ms: u32) -> Program {
+    Setup::new()
+        .router(&format!("drain_delay_s = {delay_s}"))
+        .sleeper("slow", latency_ms, "slo_ms = 20000\nmax_batch = 1")
+        .gpus(1)
+        .start()
+}
+
+fn wait_unready(program: &Program) {
+    eventually("it is not ready", || (program.ask_admin("/readyz").status == 503).then_some(()));
+}
+
+#[test]
+fn ask_21_readiness_fails_first_while_new_connections_are_still_served() {
+    let mut program = program(2, 300);
+    assert_eq!(program.ask_admin("/readyz").status, 200);
+    program.signal(Signal::TERM);
+    wait_unready(&program);
+    assert_eq!(program.ask_admin("/livez").status, 200);
+    let mut late = Client::connect(program.inference());
+    assert_eq!(late.get("/v2/health/ready").status, 503);
+    let data = count_from(7.0, 1);
+    assert_eq!(program.client().infer("slow", &Body::json(&data)).numbers(), data);
+    let (code, log) = program.wait_end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(TcpStream::connect(program.inference()).is_err(), "somebody still listens");
+    assert_eq!(program.folder().names(), ["slow.csv", "sluice.toml"]);
+}
+
+#[test]
+fn ask_21_requests_in_flight_when_the_listener_closes_are_answered() {
+    for delay_s in [0, 1] {
+        let mut program = program(delay_s, 1_500);
+        let mut clients = [program.client(), program.client()];
+        clients.iter_mut().for_each(|client| client.send_infer("slow", &Body::row()));
+        eventually("one runs and one waits", || {
+            let dispatch = &program.state("slow")["dispatch"];
+            (dispatch["in_flight"] == 1 && dispatch["waiting"] == 1).then_some(())
+        });
+        program.signal(Signal::TERM);
+        eventually("the listener is closed", || {
+            TcpStream::connect(program.inference()).is_err().then_some(())
+        });
+        for client in &mut clients {
+            assert_eq!(client.receive().numbers(), count_from(1.0, 1), "delay {delay_s}");
+        }
+        let (code, log) = program.wait_end();
+        assert_eq!(code, Some(0), "delay {delay_s}: {log}");
+    }
+}
+
+#[test]
+fn ask_21_a_second_signal_ends_it_at_once() {
+    // If the second signal were not heard, this would take the hour of the delay.
+    let mut program = program(3_600, 5);
+    let executors = program.executors();
+    program.signal(Signal::TERM);
+    wait_unready(&program);
+    assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
+    program.signal(Signal::INT);
+    let (code, log) = program.wait_end();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(executors.iter().all(|pid| !crate::process::is_alive(*pid)));
+}
+
+#[test]
+fn ask_21_a_drain_over_http_is_the_same_as_a_signal() {
+    let mut program = program(0, 700);
+    let mut client = program.client();
+    client.send_infer("slow", &Body::row());
+    eventually("it runs", || (program.state("slow")["dispatch"]["in_flight"] == 1).then_some(()));
+    let reply = Client::connect(program.admin()).post("/admin/v1/drain", &[], b"");
+    assert_eq!(reply.status, 202, "{}", reply.text());
+    assert_eq!(client.receive().numbers(), count_from(1.0, 1));
+    let (code, log) = program.wait_end();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn a_signal_before_the_models_are_warm_ends_it_in_order() {
+    let mut program = Setup::new()
+        .router("drain_delay_s = 0")
+        .sleeper("slow", 1_900, "slo_ms = 20000\nmax_batch = 1")
+        .gpus(1)
+        .launch();
+    assert!(program.line().unwrap().starts_with("inference "));
+    program.signal(Signal::TERM);
+    let (code, log) = program.wait_end();
+    assert_eq!(code, Some(0), "{log}");
+}

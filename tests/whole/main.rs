@@ -1,0 +1,22 @@
+//! The whole program as its users meet it: real processes, real sockets, nothing stood in for.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod bad_input;
+mod client;
+mod command_line;
+mod drain;
+mod exposition;
+mod faults;
+mod folder;
+mod hangups;
+mod metrics;
+mod overload;
+mod process;
+mod program;
+mod reload;
+mod secrets;
+mod serving;
+mod setup;
+mod tenants;
+mod wait;

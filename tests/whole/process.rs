@@ -1,0 +1,36 @@
+//! Processes, as the kernel sees them.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// Whether `pid` runs. One that has ended and waits to be reaped does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The processes that `pid` started and that are still its own.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children"));
+    let lists: Vec<String> = threads.flatten().flat_map(of_thread).collect();
+    lists.iter().flat_map(|list| list.split_whitespace()).flat_map(str::parse).collect()
+}
+
+/// Signals `pid`, which must be there.
+#[track_caller]
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    kill_process(id(pid), signal).unwrap();
+}
+
+/// Kills `pid` and its group, if they are still there.
+pub(crate) fn end(pid: u32) {
+    let _ = kill_process_group(id(pid), Signal::KILL);
+    let _ = kill_process(id(pid), Signal::KILL);
+}
+
+fn id(pid: u32) -> Pid {
+    Pid::from_raw(pid.try_into().unwrap()).unwrap()
+}

@@ -1,0 +1,234 @@
+//! A running `sluice up`.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    os::unix::process::CommandExt,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    client::{Client, Reply},
+    exposition::Metrics,
+    folder::Folder,
+    process,
+    wait::{PATIENCE, eventually},
+};
+
+/// The repository's own folder.
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The program and what it has said. Ends it, and all it started, when dropped.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    lines: Receiver<String>,
+    log: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+    folder: Folder,
+    inference: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+    ended: Option<ExitStatus>,
+}
+
+/// Runs the program to its end.
+pub(crate) fn sluice(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.args(args).env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
+    command.env_remove("SLUICE_LISTEN").env_remove("SLUICE_ADMIN_LISTEN");
+    command
+}
+
+impl Program {
+    /// Starts it with `folder` for its sockets, without waiting for anything.
+    pub(crate) fn launch(folder: Folder, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = command(args);
+        command.env("XDG_RUNTIME_DIR", folder.path()).envs(environment.iter().copied());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.process_group(0).spawn().unwrap();
+        let (said, lines) = channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let speech = thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if said.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let log = Arc::new(Mutex::new(String::new()));
+        let (kept, mut stderr) = (Arc::clone(&log), child.stderr.take().unwrap());
+        let logging = thread::spawn(move || {
+            let mut some = [0; 4096];
+            while let Ok(count @ 1..) = stderr.read(&mut some) {
+                kept.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..count]));
+            }
+        });
+        let readers = vec![speech, logging];
+        Self { child, lines, log, readers, folder, inference: None, admin: None, ended: None }
+    }
+
+    /// The demo, once it is ready.
+    pub(crate) fn demo() -> Self {
+        let free = "127.0.0.1:0";
+        let environment = [("SLUICE_LISTEN", free), ("SLUICE_ADMIN_LISTEN", free)];
+        let mut program = Self::launch(Folder::new(), &["up"], &environment);
+        program.wait_ready();
+        program
+    }
+
+    /// The next line it says, or nothing once it has closed its output.
+    #[track_caller]
+    pub(crate) fn line(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it says nothing"),
+        }
+    }
+
+    /// Reads on until it has said where it listens.
+    #[track_caller]
+    pub(crate) fn wait_listening(&mut self) {
+        while self.inference.is_none() || self.admin.is_none() {
+            let line = self.line().unwrap_or_else(|| panic!("it ended before it listened"));
+            let address = |name| {
+                let url = line.strip_prefix(name)?.trim_start();
+                Some(url.strip_prefix("http://")?.parse().unwrap())
+            };
+            self.inference = self.inference.or_else(|| address("inference "));
+            self.admin = self.admin.or_else(|| address("admin "));
+        }
+    }
+
+    /// Reads on until it says `ready`.
+    #[track_caller]
+    pub(crate) fn wait_ready(&mut self) {
+        self.wait_listening();
+        while self.line().unwrap_or_else(|| panic!("it ended before it was ready")) != "ready" {}
+    }
+
+    pub(crate) fn inference(&self) -> SocketAddr {
+        self.inference.expect("the program has said where it serves")
+    }
+
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin.expect("the program has said where it is administered")
+    }
+
+    /// A new connection to the inference port.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.inference())
+    }
+
+    /// What the admin port says to a GET, on a connection of its own.
+    pub(crate) fn ask_admin(&self, path: &str) -> Reply {
+        Client::connect(self.admin()).get(path)
+    }
+
+    /// `POST /admin/v1/reload`.
+    pub(crate) fn reload(&self) -> Reply {
+        Client::connect(self.admin()).post("/admin/v1/reload", &[], b"")
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics::parse(&self.ask_admin("/metrics").text())
+    }
+
+    /// What `/admin/v1/state` says of `model`.
+    pub(crate) fn state(&self, model: &str) -> Value {
+        let state = self.ask_admin("/admin/v1/state").json();
+        let models = state["models"].as_array().unwrap();
+        models.iter().find(|entry| entry["name"] == model).unwrap().clone()
+    }
+
+    /// What `/v2/models/{model}/stats` says of it.
+    pub(crate) fn stats(&self, model: &str) -> Value {
+        let stats = self.client().get(&format!("/v2/models/{model}/stats")).json();
+        stats["model_stats"][0].clone()
+    }
+
+    /// Each slice as `/admin/v1/workers` has it.
+    pub(crate) fn slices(&self) -> Vec<Value> {
+        self.ask_admin("/admin/v1/workers").json()["slices"].as_array().unwrap().clone()
+    }
+
+    /// The executors that run now, by slice.
+    pub(crate) fn executors(&self) -> Vec<u32> {
+        let pid = |slice: &Value| slice["pid"].as_u64().map(|pid| pid.try_into().unwrap());
+        self.slices().iter().filter_map(pid).collect()
+    }
+
+    /// Waits until nobody waits for `model` and nothing of it runs.
+    #[track_caller]
+    pub(crate) fn wait_idle(&self, model: &str) {
+        eventually("nobody waits", || {
+            let dispatch = &self.state(model)["dispatch"];
+            (dispatch["waiting"] == 0 && dispatch["in_flight"] == 0).then_some(())
+        });
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        process::signal(self.pid(), signal);
+    }
+
+    /// Everything it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Replaces the configuration's file.
+    pub(crate) fn rewrite(&self, text: &str) {
+        self.folder.write("sluice.toml", text);
+    }
+
+    /// Waits for its end and returns its exit code, with all it has logged.
+    #[track_caller]
+    pub(crate) fn wait_end(&mut self) -> (Option<i32>, String) {
+        let child = &mut self.child;
+        let status = eventually("the program ends", || child.try_wait().unwrap());
+        self.ended = Some(status);
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+        (status.code(), self.log())
+    }
+}
+
+impl Drop for Program {
+    #[expect(clippy::print_stderr, reason = "of a test that failed, the log says why")]
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            let executors = process::children(self.pid());
+            process::end(self.pid());
+            // They end by themselves, or there is a bug; even then nothing is left behind.
+            executors.into_iter().filter(|pid| process::is_alive(*pid)).for_each(process::end);
+            let _ = self.child.wait();
+        }
+        let log = self.log();
+        if thread::panicking() {
+            eprintln!("{log}");
+        } else {
+            assert!(!log.contains("panicked at"), "{log}");
+        }
+    }
+}

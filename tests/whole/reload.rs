@@ -1,0 +1,165 @@
+//! A new configuration in a running program: whole or not at all.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Body, count_from},
+    program::Program,
+    setup::Setup,
+    wait::eventually,
+};
+
+fn setup() -> Setup {
+    Setup::new().sleeper("slow", 5, "slo_ms = 1000\nmax_batch = 8").gpus(1)
+}
+
+/// The program and the text it runs, which a test changes by replacing.
+fn start() -> (Program, String) {
+    let setup = setup();
+    let text = setup.text();
+    (setup.start(), text)
+}
+
+fn slo_ms(program: &Program) -> Value {
+    program.state("slow")["slo_ms"].clone()
+}
+
+/// The state but for what changes by itself.
+fn settings(program: &Program) -> Value {
+    let mut state = program.state("slow");
+    state["dispatch"] = Value::Null;
+    state
+}
+
+#[test]
+fn ask_20_a_hangup_puts_a_new_objective_in_force() {
+    let (program, text) = start();
+    assert_eq!(slo_ms(&program), 1000.0);
+    program.rewrite(&text.replace("slo_ms = 1000", "slo_ms = 750"));
+    program.signal(Signal::HUP);
+    eventually("the new objective is in force", || (slo_ms(&program) == 750.0).then_some(()));
+    assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
+    assert_eq!(program.executors().len(), 1);
+    assert_eq!(program.slices()[0]["restarts"], 0, "a reload is no restart");
+}
+
+#[test]
+fn ask_20_a_reload_by_post_reports_exactly_what_changed() {
+    let (program, text) = start();
+    let same = program.reload();
+    assert_eq!((same.status, same.json()), (200, json!({"changes": []})));
+    let changed = text.replace("slo_ms = 1000", "slo_ms = 250").replace("batch = 8", "batch = 4");
+    program.rewrite(&changed);
+    let reply = program.reload();
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let changes = reply.json()["changes"].as_array().unwrap().clone();
+    let change = |path: &str, old: &str, new: &str| json!({"path": format!("model.slow.{path}"), "old": old, "new": new, "effect": "live"});
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert!(changes.contains(&change("slo_ms", "1000", "250")), "{changes:?}");
+    assert!(changes.contains(&change("max_batch", "8", "4")), "{changes:?}");
+    assert_eq!(slo_ms(&program), 250.0);
+    let five = program.client().infer("slow", &Body::json(&count_from(1.0, 5)));
+    assert_eq!(five.status, 400, "{}", five.text());
+    assert!(five.text().contains("at most 4"), "{}", five.text());
+    assert_eq!(program.client().infer("slow", &Body::json(&count_from(1.0, 4))).status, 200);
+    assert_eq!(program.metrics().value("sluice_config_last_reload_successful"), 1.0);
+}
+
+#[test]
+fn a_broken_file_changes_nothing_and_its_problems_are_told_by_place() {
+    let (program, text) = start();
+    let before = settings(&program);
+    let broken = text.replace("slo_ms = 1000", "slo_ms = 750\nmax_bach = 3");
+    let broken = broken.replace("max_batch = 8", "max_batch = \"many\"");
+    program.rewrite(&broken);
+    let reply = program.reload();
+    assert_eq!((reply.status, reply.reason().as_str()), (422, "invalid"), "{}", reply.text());
+    let problems = reply.json()["problems"].clone();
+    let place = |key: &str, value: &str| {
+        let (index, line) =
+            broken.lines().enumerate().find(|(_, line)| line.starts_with(key)).unwrap();
+        let column = line.find(value).unwrap() + 1;
+        format!(
+            "{}:{}:{column}: ",
+            program.folder().path().join("sluice.toml").display(),
+            index + 1
+        )
+    };
+    for wanted in [place("max_bach", "max_bach"), place("max_batch", "\"many\"")] {
+        let told = |problem: &Value| problem.as_str().unwrap().starts_with(&wanted);
+        assert!(problems.as_array().unwrap().iter().any(told), "{wanted} is not in {problems}");
+    }
+    assert_eq!(problems.as_array().unwrap().len(), 2, "{problems}");
+    assert_eq!(settings(&program), before);
+    assert_eq!(program.metrics().value("sluice_config_last_reload_successful"), 0.0);
+    assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
+
+    program.rewrite(&text.replace("slo_ms = 1000", "slo_ms = 750"));
+    assert_eq!(program.reload().status, 200);
+    assert_eq!(slo_ms(&program), 750.0);
+    assert_eq!(program.metrics().value("sluice_config_last_reload_successful"), 1.0);
+}
+
+#[test]
+fn a_broken_file_changes_nothing_on_a_hangup_either() {
+    let (program, text) = start();
+    let before = settings(&program);
+    program.rewrite(&text.replace("slo_ms = 1000", "slo_ms = \"fast\""));
+    program.signal(Signal::HUP);
+    eventually("the refusal is logged", || {
+        program.log().contains("the old one stays").then_some(())
+    });
+    assert_eq!(settings(&program), before);
+    assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
+}
+
+#[test]
+fn a_change_that_needs_a_restart_is_refused_with_all_that_came_with_it() {
+    let (program, text) = start();
+    let before = settings(&program);
+    let wants: [(&str, String); 3] = [
+        ("model.slow.memory_mib", text.replace("max_batch = 8", "max_batch = 8\nmemory_mib = 99")),
+        ("router.max_connections", text.replace("[[model]]", "max_connections = 7\n[[model]]")),
+        ("worker", text.clone() + "[[worker]]\ngpu = \"simulated:A100-80GB\"\n"),
+    ];
+    for (path, changed) in wants {
+        program.rewrite(&changed.replace("slo_ms = 1000", "slo_ms = 750"));
+        let reply = program.reload();
+        assert_eq!((reply.status, reply.reason().as_str()), (409, "conflict"), "{}", reply.text());
+        assert!(reply.text().contains(path), "{path} is not in {}", reply.text());
+        assert_eq!(settings(&program), before, "{path}: half of it is in force");
+    }
+    assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
+}
+
+#[test]
+fn the_demo_has_no_file_to_read_again_and_says_so() {
+    let program = Program::demo();
+    let reply = program.reload();
+    assert_eq!((reply.status, reply.reason().as_str()), (409, "conflict"), "{}", reply.text());
+    program.signal(Signal::HUP);
+    assert_eq!(program.reload().status, 409, "it survives a hangup");
+}
+
+#[test]
+fn ask_4_a_smaller_batch_limit_in_force_while_larger_requests_wait_loses_nobody() {
+    let setup = Setup::new().sleeper("slow", 300, "slo_ms = 30000\nmax_batch = 8").gpus(1);
+    let text = setup.text();
+    let program = setup.start();
+    let mut clients: Vec<_> = (0..6).map(|_| program.client()).collect();
+    clients
+        .iter_mut()
+        .for_each(|client| client.send_infer("slow", &Body::json(&count_from(1.0, 8))));
+    eventually("some wait", || {
+        (program.state("slow")["dispatch"]["waiting"].as_u64() >= Some(3)).then_some(())
+    });
+    program.rewrite(&text.replace("max_batch = 8", "max_batch = 2"));
+    assert_eq!(program.reload().status, 200);
+    for client in &mut clients {
+        let reply = client.receive();
+        let told = reply.status == 200 || (reply.status < 500 && !reply.reason().is_empty());
+        assert!(told, "{}", reply.text());
+    }
+    assert_eq!(program.client().infer("slow", &Body::json(&count_from(1.0, 2))).status, 200);
+}

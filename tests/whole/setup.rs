@@ -1,0 +1,93 @@
+//! What a program under test is to serve.
+
+use std::{fmt::Write, fs, path::Path};
+
+use crate::{
+    folder::Folder,
+    program::{Program, ROOT},
+};
+
+/// A configuration in the making, with the files it names.
+///
+/// Every model made by [`Setup::sleeper`] takes FP32 rows of four as `x` and gives them back as `y`.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    folder: Folder,
+    router: String,
+    tables: String,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        Self { folder: Folder::new(), router: String::new(), tables: String::new() }
+    }
+
+    /// A line of `[router]`.
+    pub(crate) fn router(mut self, line: &str) -> Self {
+        writeln!(self.router, "{line}").unwrap();
+        self
+    }
+
+    /// Tables as the file has them.
+    pub(crate) fn tables(mut self, text: &str) -> Self {
+        writeln!(self.tables, "{text}").unwrap();
+        self
+    }
+
+    /// A model whose every batch takes `latency_ms`.
+    pub(crate) fn sleeper(self, name: &str, latency_ms: u32, settings: &str) -> Self {
+        let csv = format!(
+            "profile,batch,processes,throughput_rps,latency_ms\n\
+             7g.80gb,1,1,1,{latency_ms}\n7g.80gb,1024,1,1,{latency_ms}\n"
+        );
+        self.folder.write(&format!("{name}.csv"), csv);
+        self.tables(&format!(
+            "[[model]]\nname = \"{name}\"\nengine = \"synthetic\"\nprofile_csv = \"{name}.csv\"\n\
+             inputs = [{{ name = \"x\", datatype = \"FP32\", shape = [-1, 4] }}]\n\
+             outputs = [{{ name = \"y\", datatype = \"FP32\", shape = [-1, 4] }}]\n{settings}\n"
+        ))
+    }
+
+    /// The demo's classifier of digits.
+    pub(crate) fn digits(self, settings: &str) -> Self {
+        fs::copy(
+            Path::new(ROOT).join("configs/models/digits.onnx"),
+            self.folder.path().join("digits.onnx"),
+        )
+        .unwrap();
+        self.tables(&format!(
+            "[[model]]\nname = \"digits\"\nengine = \"onnx\"\npath = \"digits.onnx\"\n{settings}\n"
+        ))
+    }
+
+    /// `count` whole simulated GPUs.
+    pub(crate) fn gpus(self, count: usize) -> Self {
+        self.tables(&"[[worker]]\ngpu = \"simulated:A100-80GB\"\n".repeat(count))
+    }
+
+    /// Puts `bytes` in place of one of the files.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) {
+        self.folder.write(name, bytes);
+    }
+
+    /// The file's text.
+    pub(crate) fn text(&self) -> String {
+        let Self { router, tables, .. } = self;
+        format!(
+            "[router]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{router}\n{tables}"
+        )
+    }
+
+    /// Writes the file and starts the program on it, without waiting for anything.
+    pub(crate) fn launch(self) -> Program {
+        let config = self.folder.write("sluice.toml", self.text());
+        Program::launch(self.folder, &["up", "--config", config.to_str().unwrap()], &[])
+    }
+
+    /// The same, once it is ready.
+    pub(crate) fn start(self) -> Program {
+        let mut program = self.launch();
+        program.wait_ready();
+        program
+    }
+}

@@ -1,0 +1,118 @@
+//! Who may call, and how often.
+
+use crate::{
+    client::{Body, Client, Reply},
+    program::Program,
+    secrets::hash,
+    setup::Setup,
+};
+
+/// Two tenants, one of them held to two requests a second, and an operator.
+fn program() -> Program {
+    let tenant = |name: &str, more: &str| {
+        format!("[[tenant]]\nname = \"{name}\"\nkey_sha256 = \"{}\"\n{more}", hash(name))
+    };
+    let key = |name: &str, scope: &str| {
+        let hash = hash(name);
+        format!("[[key]]\nname = \"{name}\"\nkey_sha256 = \"{hash}\"\nscopes = [\"{scope}\"]")
+    };
+    Setup::new()
+        .sleeper("echo", 1, "slo_ms = 20000\nmax_batch = 8")
+        .tables(&tenant("free", "share = 2"))
+        .tables(&tenant("held", "rate_rps = 2"))
+        .tables(&key("operator", "admin"))
+        .tables(&key("scheduler", "jobs"))
+        .gpus(1)
+        .start()
+}
+
+fn infer(program: &Program, authorization: Option<&str>) -> Reply {
+    let body = match authorization {
+        Some(value) => Body::row().with("authorization", value),
+        None => Body::row(),
+    };
+    program.client().infer("echo", &body)
+}
+
+#[test]
+fn ask_14_only_a_known_key_may_infer() {
+    let program = program();
+    for wrong in [None, Some("Bearer nobody"), Some("Basic free"), Some("Bearer"), Some("free")] {
+        let reply = infer(&program, wrong);
+        assert_eq!((reply.status, reply.reason().as_str()), (401, "unauthorized"), "{wrong:?}");
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{wrong:?}");
+    }
+    assert_eq!(infer(&program, Some("Bearer free")).status, 200);
+    let operator = infer(&program, Some("Bearer operator"));
+    assert_eq!((operator.status, operator.reason().as_str()), (403, "forbidden"));
+    assert_eq!(program.client().get("/v2/health/ready").status, 200, "health is open");
+}
+
+#[test]
+fn ask_11_ask_14_a_tenant_over_its_own_rate_is_told_429_and_no_other_is() {
+    let program = program();
+    let refused = (0..50)
+        .map(|_| infer(&program, Some("Bearer held")))
+        .find(|reply| reply.status != 200)
+        .expect("fifty at once are more than two a second");
+    assert_eq!((refused.status, refused.reason().as_str()), (429, "quota"), "{}", refused.text());
+    assert!(refused.retry_after() >= Some(1));
+    let body = refused.json();
+    assert_eq!((&body["tenant"], &body["rate_rps"]), (&"held".into(), &2.0.into()), "{body}");
+    assert_eq!(infer(&program, Some("Bearer free")).status, 200);
+    assert!(program.metrics().refused("echo", "quota") >= 1);
+}
+
+#[test]
+fn ask_20_a_key_is_rotated_by_a_reload_and_the_old_one_is_dead_at_once() {
+    let setup = Setup::new().sleeper("echo", 1, "slo_ms = 20000").gpus(1);
+    let open = setup.text();
+    let closed = |key: &str| {
+        format!("{open}[[tenant]]\nname = \"search\"\nkey_sha256 = \"{}\"\n", hash(key))
+    };
+    let (old, new) = (closed("old"), closed("new"));
+    let program = setup.start();
+    assert_eq!(infer(&program, None).status, 200, "without tenants, inference is open");
+    for (text, statuses) in [(&old, [401, 200, 401]), (&new, [401, 401, 200])] {
+        program.rewrite(text);
+        assert_eq!(program.reload().status, 200);
+        let keys = [None, Some("Bearer old"), Some("Bearer new")];
+        assert_eq!(keys.map(|key| infer(&program, key).status), statuses);
+    }
+}
+
+#[test]
+fn admin_is_for_the_admin_scope_and_health_and_metrics_for_all() {
+    let program = program();
+    let ask = |method: &str, path: &str, key: Option<&str>| {
+        let mut client = Client::connect(program.admin());
+        let authorization = key.map(|key| format!("Bearer {key}"));
+        let headers: Vec<(&str, &str)> =
+            authorization.iter().map(|value| ("authorization", value.as_str())).collect();
+        client.send(method, path, &headers, b"");
+        client.receive()
+    };
+    let guarded = [
+        ("GET", "/admin/v1/state"),
+        ("GET", "/admin/v1/config"),
+        ("POST", "/admin/v1/reload"),
+        ("POST", "/admin/v1/drain"),
+    ];
+    for (method, path) in guarded {
+        assert_eq!(ask(method, path, None).status, 401, "{path}");
+        assert_eq!(ask(method, path, Some("nobody")).status, 401, "{path}");
+        for known in ["scheduler", "free"] {
+            let reply = ask(method, path, Some(known));
+            assert_eq!((reply.status, reply.reason().as_str()), (403, "forbidden"), "{path}");
+        }
+    }
+    assert_eq!(ask("GET", "/admin/v1/state", Some("operator")).status, 200);
+    assert_eq!(ask("POST", "/admin/v1/reload", Some("operator")).status, 200);
+    for open in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(ask("GET", open, None).status, 200, "{open}");
+    }
+    let unload = "/v2/repository/models/echo/unload";
+    let by_tenant = program.client().post(unload, &[("authorization", "Bearer free")], b"{}");
+    assert_eq!(by_tenant.status, 403, "{}", by_tenant.text());
+    assert_eq!(infer(&program, Some("Bearer free")).status, 200, "nobody drained or unloaded it");
+}

@@ -1,0 +1,46 @@
+//! A batch's bytes as elements, and elements as bytes.
+
+use bytes::Bytes;
+use protocol::Batch;
+
+/// The bytes of one input, request by request.
+pub(super) struct Pieces<'a>(Vec<&'a [u8]>);
+
+impl<'a> Pieces<'a> {
+    /// The input at `index` of every request in the batch.
+    pub(super) fn of(index: usize, batch: &Batch, body: &'a Bytes) -> Self {
+        let ranges = batch.ranges().skip(index).step_by(batch.inputs.len());
+        Self(ranges.map(|range| &body[range]).collect())
+    }
+
+    /// Every element, read from its bytes.
+    pub(super) fn each<const WIDTH: usize, T>(&self, read: impl Fn([u8; WIDTH]) -> T) -> Vec<T> {
+        let mut elements = Vec::with_capacity(self.elements(WIDTH));
+        for piece in &self.0 {
+            elements.extend(piece.as_chunks().0.iter().map(|bytes| read(*bytes)));
+        }
+        elements
+    }
+
+    /// How many elements of `width` bytes there are.
+    pub(super) fn elements(&self, width: usize) -> usize {
+        self.0.iter().map(|piece| piece.len() / width).sum()
+    }
+
+    /// The pieces themselves.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+/// The bytes of every element.
+pub(super) fn flat<const WIDTH: usize, T: Copy>(
+    elements: &[T],
+    write: impl Fn(T) -> [u8; WIDTH],
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(elements.len() * WIDTH);
+    for element in elements {
+        bytes.extend_from_slice(&write(*element));
+    }
+    bytes
+}
