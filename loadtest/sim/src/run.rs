@@ -117,7 +117,11 @@ impl World<'_> {
         }
         self.tenth(now).offered += 1;
         let class = self.scenario.streams[stream].class;
-        let arrival = Arrival { id, key: 0, deadline, rows: 1, tenant: stream as u32, class };
+        let key = match self.scenario.shapes {
+            1 => 0,
+            shapes => self.arrivals.below(u64::from(shapes)) as u32,
+        };
+        let arrival = Arrival { id, key, deadline, rows: 1, tenant: stream as u32, class };
         if self.dispatch.arrive(arrival, now, effects).is_err() {
             self.refuse(id, now);
         }

@@ -22,6 +22,8 @@ pub struct Scenario {
     pub noise: f64,
     /// From when, and by how much, they become slower.
     pub slowdown: Option<(Duration, f64)>,
+    /// Shapes of inputs, as likely as each other; only equals share a batch.
+    pub shapes: u32,
     /// One Poisson stream per tenant.
     pub streams: Vec<Stream>,
     /// How long requests arrive.
@@ -47,6 +49,7 @@ impl Scenario {
             curve,
             noise: 0.0,
             slowdown: None,
+            shapes: 1,
             streams: Vec::new(),
             duration: Duration::from_secs(6),
             warmup: Duration::from_secs(1),

@@ -77,6 +77,11 @@ fn rule(random: &mut Random, seed: u64, max_batch: u32) -> Box<dyn Rule> {
     }
 }
 
+/// Replicas differ: every third is as fast as the curve says.
+fn speed_of(replica: u32) -> f64 {
+    f64::from(1 + replica % 3)
+}
+
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
@@ -187,7 +192,10 @@ impl World {
             let id = self.replicas_made;
             self.replicas_made += 1;
             self.alive.push(id);
-            let measured = self.curve.warmup(self.settings.max_batch);
+            let slower = speed_of(id);
+            let measured = self.curve.warmup(self.settings.max_batch).into_iter();
+            let measured: Vec<_> =
+                measured.map(|(rows, took)| (rows, took.mul_f64(slower))).collect();
             effects.extend(self.dispatch.add_replica(id, &measured, self.now));
         }
     }
@@ -280,7 +288,8 @@ impl World {
         let before = self.sent.iter().filter(|sent| sent.batch.replica == id);
         let start = before.map(|sent| sent.ends_at).max().unwrap_or(self.now).max(self.now);
         let stuck = if self.random.below(60) == 0 { 20.0 } else { 1.0 };
-        let took = self.curve.mean(rows).mul_f64((0.6 + self.random.unit()) * stuck);
+        let slower = speed_of(id) * (0.6 + self.random.unit()) * stuck;
+        let took = self.curve.mean(rows).mul_f64(slower);
         self.sent.push(Sent { batch, ends_at: start + took });
     }
 

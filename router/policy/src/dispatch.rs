@@ -67,7 +67,7 @@ impl Dispatch {
         for replica in &mut self.replicas {
             replica.latency.rebound(settings.max_batch);
             replica.aimd.rebound(settings.max_batch);
-            replica.appraise(allowed, self.rule.guard());
+            replica.appraise(allowed, 1.0, self.rule.guard());
         }
         self.wake_at_once();
     }
@@ -86,7 +86,7 @@ impl Dispatch {
     ) -> Vec<Effect> {
         assert!(self.replica(id).is_none(), "replica {id} is in rotation already");
         let mut replica = Replica::new(id, measured, self.settings.max_batch, now);
-        replica.appraise(self.allowed(), self.rule.guard());
+        replica.appraise(self.allowed(), 1.0, self.rule.guard());
         self.replicas.push(replica);
         let mut effects = Vec::new();
         self.pump(now, &mut effects);
@@ -223,6 +223,11 @@ impl Dispatch {
         if !self.lanes.is_empty() {
             self.wakes_at = Moment::default();
         }
+    }
+
+    /// Replicas that are given batches.
+    fn in_rotation(&self) -> impl Iterator<Item = &Replica> {
+        self.replicas.iter().filter(|replica| !replica.draining)
     }
 
     fn replica(&self, id: u32) -> Option<usize> {

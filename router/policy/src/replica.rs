@@ -33,7 +33,7 @@ pub(crate) struct Replica {
     pub(crate) heard_at: Moment,
     /// The largest batch after which one who just missed it can still have its own in time.
     pub(crate) lossless_rows: u32,
-    /// Rows per second in such batches.
+    /// Rows per second it can serve with nobody lost.
     pub(crate) lossless_rate: f64,
     /// Whom to serve while capacity is scarce.
     pub(crate) plan: Plan,
@@ -65,23 +65,26 @@ impl Replica {
         }
     }
 
-    /// Works out what it can serve within `allowed` of each arrival with nobody lost.
-    pub(crate) fn appraise(&mut self, allowed: Duration, guard: Guard) {
+    /// Works out what it can serve within `allowed` of each arrival with nobody lost, if one who just
+    /// missed a batch waits for `turns` of them before its own starts.
+    pub(crate) fn appraise(&mut self, allowed: Duration, turns: f64, guard: Guard) {
         self.lossless_rows = self.latency.largest_within(allowed / 2).max(1);
-        let most = self.limit(guard).min(self.lossless_rows);
-        self.lossless_rate = self.latency.rows_per_second(self.latency.most_efficient(most));
+        let in_turn = self.latency.largest_within(allowed.div_f64(1.0 + turns)).max(1);
+        let most = self.latency.most_efficient(self.limit(guard).min(in_turn));
+        self.lossless_rate = self.latency.rows_per_second(most);
     }
 
     /// When it could start another batch.
-    ///
-    /// A batch that is overdue is expected to take as long again as it already is late, so that a
-    /// stuck replica soon looks as far away as it is.
     pub(crate) fn free_at(&self, now: Moment) -> Moment {
         let running_ends = match &self.running {
             None => self.breaker.reopens_at().unwrap_or(now).max(now),
             Some(flight) => {
                 let expected = flight.expected_end();
-                if expected >= now { expected } else { now + now.since(expected) }
+                if expected >= now {
+                    expected
+                } else {
+                    now + self.latency.remaining(flight.rows, now.since(flight.started_at))
+                }
             }
         };
         match &self.next {

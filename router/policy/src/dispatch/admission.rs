@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, revoke};
 use crate::{
+    latency::Latency,
     moment::Moment,
     queue::{Standing, Waiting},
     rate::Kind,
@@ -29,6 +30,31 @@ struct Prediction {
     start: Moment,
     finish: Moment,
     in_time: bool,
+}
+
+/// Batches to be served first, and rows that share the one after them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    batches: u64,
+    takes: Duration,
+    beside: u32,
+}
+
+impl Work {
+    fn add(&mut self, batches: u64, rows: u64, latency: &Latency) {
+        if batches > 0 {
+            self.batches += batches;
+            let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+            let count = u32::try_from(batches).unwrap_or(u32::MAX);
+            self.takes = self.takes.saturating_add(latency.mean(rows).saturating_mul(count));
+        }
+    }
+
+    /// The time of each of the batches, on average; none if there are none.
+    fn each(&self) -> Option<Duration> {
+        let batches = u32::try_from(self.batches).unwrap_or(u32::MAX);
+        (batches > 0).then(|| self.takes / batches)
+    }
 }
 
 impl Dispatch {
@@ -90,9 +116,13 @@ impl Dispatch {
     /// Works out anew what a replica can serve, and whom it should if that is too little.
     pub(super) fn appraise(&mut self, index: usize, now: Moment) {
         let allowed = self.allowed();
-        self.replicas[index].appraise(allowed, self.rule.guard());
+        // Each shape has its turn, and the replicas take turns.
+        let shapes = self.lanes.iter().count().max(1) as f64;
+        let turns = shapes / self.in_rotation().count().max(1) as f64;
+        self.replicas[index].appraise(allowed, turns, self.rule.guard());
         if self.rule.predicts() && self.is_scarce(now) {
-            let rate = self.demand.per_second(Kind::Open, now);
+            // Each shape fills its own batches.
+            let rate = self.demand.per_second(Kind::Open, now) / shapes;
             let replica = &self.replicas[index];
             let plan = scarcity::plan(&replica.latency, self.cap(replica), rate, allowed);
             self.replicas[index].plan = plan;
@@ -123,17 +153,18 @@ impl Dispatch {
         };
         let (latency, plan) = (&replica.latency, replica.plan);
         let due = waiting.deadline - self.settings.margin;
-        let cap = self.cap(replica);
         let passed_over = scarce.then(|| free_at + plan.needs + self.settings.margin);
-        let (ahead, beside) = self.work_before(key, waiting, cap, passed_over);
-        let start = if ahead == 0 { free_at } else { self.start_after(ahead, cap, now) };
-        let rows = beside.saturating_add(waiting.rows);
-        let finish = start + latency.mean(rows);
+        let work = self.work_before(key, waiting, replica, passed_over);
+        let start = match work.each() {
+            None => free_at,
+            Some(each) => self.start_after(replica, work.batches, each, now),
+        };
+        let finish = start + latency.mean(work.beside.saturating_add(waiting.rows));
         let in_time = if scarce {
-            let early = start - latency.mean(cap).mul_f64(latency.noise());
+            let early = start - latency.mean(self.cap(replica)).mul_f64(latency.noise());
             let needs = plan.needs.max(latency.mean(waiting.rows));
             // A queue of those beyond their share would stand before those below theirs.
-            let next = ahead == 0 || !self.shares.guards();
+            let next = work.batches == 0 || !self.shares.guards();
             next && early.max(now) + needs <= due
         } else {
             finish <= due
@@ -141,47 +172,58 @@ impl Dispatch {
         Prediction { start, finish, in_time }
     }
 
-    /// Batches before the one that `waiting` would join, and rows before it in that one.
+    /// What stands before `waiting` if it joins `key`.
     ///
     /// Those due by `passed_over` will not be served, and stand in nobody's way.
     fn work_before(
         &self,
         key: usize,
         waiting: &Waiting,
-        cap: u32,
+        replica: &Replica,
         passed_over: Option<Moment>,
-    ) -> (u64, u32) {
-        let (mut ahead, mut beside) = (0, 0);
+    ) -> Work {
+        let cap = u64::from(self.cap(replica));
+        let mut work = Work::default();
         for (index, lane) in self.lanes.iter() {
             let lost = passed_over.map_or(0, |deadline| lane.main.rows_due_by(deadline));
-            let rows = match waiting.standing {
-                Standing::Low => lane.main.rows() + lane.low.rows_due_by(waiting.deadline),
-                Standing::Normal | Standing::Protected => lane.main.rows_due_by(waiting.deadline),
+            let (due, all) = match waiting.standing {
+                Standing::Low => {
+                    let rows = lane.main.rows() + lane.low.rows_due_by(waiting.deadline);
+                    (rows, rows)
+                }
+                Standing::Normal | Standing::Protected => {
+                    (lane.main.rows_due_by(waiting.deadline), lane.main.rows())
+                }
             };
-            let rows = rows.saturating_sub(lost);
+            let due = due.saturating_sub(lost);
             if index == key {
-                ahead += rows / u64::from(cap);
-                beside = (rows % u64::from(cap)) as u32;
-            } else {
-                ahead += rows.div_ceil(u64::from(cap));
+                work.add(due / cap, cap, &replica.latency);
+                work.beside = (due % cap) as u32;
+            } else if due > 0 && passed_over.is_none() {
+                // Who is due later goes along in the batch of one who is due before.
+                let rows = due.max(all.saturating_sub(lost).min(cap));
+                work.add(rows / cap, cap, &replica.latency);
+                work.add(u64::from(rows % cap > 0), rows % cap, &replica.latency);
             }
         }
-        (ahead, beside)
+        work
     }
 
-    /// When a batch could start that has `ahead` batches of `cap` rows before it.
-    fn start_after(&self, ahead: u64, cap: u32, now: Moment) -> Moment {
+    /// When a batch could start that has `batches` before it, each of which takes `replica` `each`.
+    fn start_after(&self, replica: &Replica, batches: u64, each: Duration, now: Moment) -> Moment {
+        let usual = replica.latency.mean(1).as_secs_f64();
         let mut free: Vec<(Moment, Duration)> = self
-            .replicas
-            .iter()
-            .filter(|replica| !replica.draining)
-            .map(|replica| (replica.free_at(now), replica.latency.mean(cap)))
+            .in_rotation()
+            .map(|other| {
+                let slower = other.latency.mean(1).as_secs_f64() / usual;
+                (other.free_at(now), each.mul_f64(slower))
+            })
             .collect();
         let per_second: f64 = free.iter().map(|(_, took)| 1.0 / took.as_secs_f64()).sum();
         // All but the last few are spread evenly; those are given out one by one.
-        let spread = ahead - ahead % free.len() as u64;
+        let spread = batches - batches % free.len() as u64;
         let delay = Duration::from_secs_f64(spread as f64 / per_second);
-        for _ in spread..ahead {
+        for _ in spread..batches {
             if let Some(first) = free.iter_mut().min_by_key(|(at, _)| *at) {
                 first.0 = first.0 + first.1;
             }
@@ -207,7 +249,11 @@ impl Dispatch {
             .sum();
         let cap = self.cap(replica);
         let (batches, beside) = (stay / u64::from(cap), (stay % u64::from(cap)) as u32);
-        let start = if batches == 0 { free_at } else { self.start_after(batches, cap, now) };
+        let start = if batches == 0 {
+            free_at
+        } else {
+            self.start_after(replica, batches, replica.latency.mean(cap), now)
+        };
         let finish = start + replica.latency.high(beside + waiting.rows);
         if finish > waiting.deadline - self.settings.margin {
             return false;
@@ -253,14 +299,13 @@ impl Dispatch {
 
     /// The replica in rotation that would finish a batch of `rows` first, and when it could start.
     pub(super) fn soonest(&self, rows: u32, now: Moment) -> Option<(&Replica, Moment)> {
-        let in_rotation = self.replicas.iter().filter(|replica| !replica.draining);
-        in_rotation
+        self.in_rotation()
             .map(|replica| (replica, replica.free_at(now)))
             .min_by_key(|(replica, start)| *start + replica.latency.mean(rows))
     }
 
-    /// When that batch would be done.
+    /// When that batch would be done if it went well.
     pub(super) fn soonest_finish(&self, rows: u32, now: Moment) -> Option<Moment> {
-        self.soonest(rows, now).map(|(replica, start)| start + replica.latency.mean(rows))
+        self.soonest(rows, now).map(|(replica, start)| start + replica.latency.low(rows))
     }
 }

@@ -125,7 +125,7 @@ impl Dispatch {
             latency: &replica.latency,
             objective: self.settings.objective,
             margin: self.settings.margin,
-            replicas: self.replicas.iter().filter(|replica| !replica.draining).count() as u32,
+            replicas: self.in_rotation().count() as u32,
             scarce: self.is_scarce(now),
             caution: replica.plan.caution,
         }
@@ -174,7 +174,7 @@ impl Dispatch {
         let taken: Vec<Waiting> = line.take(cut.take).collect();
         assert!(!taken.is_empty(), "a rule sent an empty batch");
         for waiting in skipped {
-            let done_at = start + latency.mean(waiting.rows) + self.settings.margin;
+            let done_at = start + latency.low(waiting.rows) + self.settings.margin;
             if !cut.drop_skipped || done_at > waiting.deadline {
                 line.insert(waiting);
                 continue;
@@ -276,8 +276,7 @@ impl Dispatch {
         if !self.rule.predicts() {
             return head.deadline;
         }
-        let in_rotation = self.replicas.iter().filter(|replica| !replica.draining);
-        let takes = in_rotation.map(|replica| replica.latency.mean(head.rows)).min();
+        let takes = self.in_rotation().map(|replica| replica.latency.low(head.rows)).min();
         let hopeless_at = head.deadline - takes.unwrap_or_default() - self.settings.margin;
         // A microsecond on, as one that can just be saved is.
         let after = hopeless_at + std::time::Duration::from_micros(1);

@@ -59,7 +59,7 @@ struct Window {
 
 fn is_savable(view: &View<'_>, index: usize) -> bool {
     let rows = view.line.get(index).map_or(0, |waiting| waiting.rows);
-    view.latency.mean(rows) <= view.slack(index)
+    view.latency.low(rows) <= view.slack(index)
 }
 
 /// As many from `skip` on as the deadline of the first of them allows, at most `cap` rows.
@@ -100,39 +100,59 @@ fn worth(view: &View<'_>, window: Window) -> f64 {
     in_time.sum::<f64>() / view.latency.mean(window.fit.rows).as_secs_f64()
 }
 
-/// The same if nobody is protected, by a few members, each for those behind it.
+/// The same if nobody is protected, by a sample.
 fn worth_by_sample(view: &View<'_>, window: Window) -> f64 {
+    view.latency.rows_per_second(window.fit.rows) * chance_by_sample(view, window)
+}
+
+/// The chance that a member of `window` is in time, by a few of them, each for those behind it.
+fn chance_by_sample(view: &View<'_>, window: Window) -> f64 {
     let chances = (0..SAMPLES).map(|sample| {
         let index = window.skip + window.fit.count * sample / SAMPLES;
         view.latency.chance(window.fit.rows, view.slack(index))
     });
-    view.latency.rows_per_second(window.fit.rows) * chances.sum::<f64>() / SAMPLES as f64
+    chances.sum::<f64>() / SAMPLES as f64
 }
 
 /// The batch after which the most of those now waiting will have been served in time.
 fn most_saved(view: &View<'_>, first: usize, cap: u32) -> Window {
     let spread = view.latency.spread();
-    let head = prefix(view, first, cap, spread);
-    if first + head.fit.count == view.line.len() {
-        return head;
+    let safe = prefix(view, first, cap, spread);
+    if first + safe.fit.count == view.line.len() {
+        return safe;
     }
-    let saved = |window: &Window| {
+    let saved = |window: Window| {
         let end = window.skip + window.fit.count;
         let start = view.start + view.latency.mean(window.fit.rows) / view.replicas.max(1);
-        window.fit.count + saved_after(view, end, start, cap)
+        let later = saved_after(view, end, start, cap);
+        window.fit.count as f64 * chance_by_sample(view, window) + later as f64
     };
-    let mut fastest = head;
+    let whole = Window { skip: first, fit: view.fit(first, cap) };
+    let mut best = (saved(safe), safe);
+    for window in [prefix(view, first, cap, 1.0), whole, fastest(view, first, cap)] {
+        let count = saved(window);
+        if count > best.0 {
+            best = (count, window);
+        }
+    }
+    best.1
+}
+
+/// The batch with the most rows per second of those that keep the first of them in time.
+fn fastest(view: &View<'_>, first: usize, cap: u32) -> Window {
+    let spread = view.latency.spread();
+    let speed = |window: Window| view.latency.rows_per_second(window.fit.rows);
+    let mut fastest = prefix(view, first, cap, spread);
     for (skip, waiting) in view.line.iter().enumerate().skip(first) {
         let window = prefix(view, skip, cap, spread);
-        let speed = |window: &Window| view.latency.rows_per_second(window.fit.rows);
-        if is_savable(view, skip) && speed(&window) > speed(&fastest) {
+        if is_savable(view, skip) && speed(window) > speed(fastest) {
             fastest = window;
         }
         if window.fit.rows >= cap || waiting.standing == Standing::Protected {
             break;
         }
     }
-    if fastest.skip > first && saved(&fastest) > saved(&head) { fastest } else { head }
+    fastest
 }
 
 /// How many of those from `from` on are served in time if nobody else comes.
