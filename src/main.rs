@@ -4,6 +4,7 @@ mod check;
 mod executor;
 mod load;
 mod logging;
+mod plan;
 mod up;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ enum Command {
     Up(up::Args),
     Check(check::Args),
     Load(Box<load::Args>),
+    Plan(plan::Args),
     /// Print a completion script for your shell
     ///
     /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(args),
         Command::Check(args) => check::run(&args),
         Command::Load(args) => load::run(*args),
+        Command::Plan(args) => plan::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
             ExitCode::SUCCESS

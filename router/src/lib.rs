@@ -17,6 +17,7 @@ pub mod fleet;
 pub mod http;
 pub mod metrics;
 pub mod model;
+pub mod planfile;
 pub mod registry;
 pub mod serve;
 pub mod transport;

@@ -10,6 +10,7 @@ pub mod fair;
 mod inflight;
 pub mod latency;
 pub mod moment;
+pub mod plan;
 pub mod queue;
 pub mod rate;
 mod replica;

@@ -75,6 +75,11 @@ impl<'t> Section<'t> {
         self.get(key, notes)
     }
 
+    /// Knows `keys`, whatever they hold: they are another's to read.
+    pub(crate) fn leave(&mut self, keys: &[&'static str]) {
+        self.asked.extend(keys);
+    }
+
     /// The table under `key`.
     pub(crate) fn section(
         &mut self,

@@ -1,0 +1,80 @@
+use std::path::Path;
+
+use super::*;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn args(format: Format) -> Args {
+    Args { file: PathBuf::new(), format, explain: false, compare: false }
+}
+
+fn scenario(number: u32) -> Problem {
+    let path = format!("{ROOT}/configs/plans/scenario-{number}.toml");
+    planfile::load(Path::new(&path)).unwrap().0
+}
+
+#[test]
+fn the_json_has_the_keys_of_the_design_in_their_order() {
+    let problem = scenario(1);
+    let verdict = judge(&args(Format::Json), &problem);
+    assert_eq!((verdict.code, verdict.stderr.as_str()), (0, ""));
+    assert_eq!(verdict.stdout.lines().count(), 1);
+    let keys = [
+        "{\"gpus_used\":1,\"slices\":[{\"gpu\":0,\"profile\":\"",
+        "\"start\":",
+        "\"replicas\":[{\"model\":\"",
+        "\"batch\":",
+        "\"processes\":",
+        "\"capacity_rps\":",
+        "\"predicted_latency_ms\":",
+        "\"models\":[{\"model\":\"bert\",\"demand_rps\":19.0,\"capacity_rps\":",
+        "\"lower_bound_gpus\":0.834,\"seconds\":",
+    ];
+    let mut rest = verdict.stdout.as_str();
+    for key in keys {
+        let at = rest.find(key).unwrap_or_else(|| panic!("no {key} in {rest}"));
+        rest = &rest[at + key.len()..];
+    }
+    assert!(!verdict.stdout.contains("why"));
+    let explained = judge(&Args { explain: true, ..args(Format::Json) }, &problem);
+    assert!(explained.stdout.contains("\"why\":\""));
+    assert!(explained.stdout.contains("\"proven_gpus\":1"));
+}
+
+#[test]
+fn the_table_draws_every_gpu_and_lists_every_model() {
+    let problem = scenario(2);
+    let verdict = judge(&args(Format::Table), &problem);
+    let text = &verdict.stdout;
+    assert!(text.starts_with("2 of 11 GPUs, which is the fewest possible"), "{text}");
+    assert!(text.contains("gpu 0, A100-80GB\n  | "), "{text}");
+    assert!(text.contains("gpu 1, A100-80GB\n  | "), "{text}");
+    for bar in text.lines().filter(|line| line.starts_with("  |")) {
+        assert_eq!(bar.len(), 2 + 1 + 8 * 9, "{bar}");
+    }
+    for model in &problem.models {
+        assert!(text.lines().any(|line| line.starts_with(&model.name)), "{}\n{text}", model.name);
+    }
+}
+
+#[test]
+fn a_fleet_too_small_is_refused_with_what_would_do() {
+    let mut problem = scenario(3);
+    problem.fleet[0].count = 3;
+    let verdict = judge(&args(Format::Json), &problem);
+    assert_eq!((verdict.code, verdict.stdout.as_str()), (1, ""));
+    assert!(verdict.stderr.starts_with("error: the fleet of 3 GPUs is too small"));
+    assert!(verdict.stderr.ends_with("\n  1 more A100-80GB would do\n"), "{}", verdict.stderr);
+}
+
+#[test]
+fn the_comparison_has_a_line_for_every_planner() {
+    let verdict = judge(&Args { compare: true, ..args(Format::Table) }, &scenario(1));
+    for planner in Planner::ALL {
+        assert!(
+            verdict.stdout.lines().any(|line| line.starts_with(planner.name())),
+            "{}",
+            verdict.stdout
+        );
+    }
+}
