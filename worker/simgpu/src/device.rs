@@ -198,6 +198,19 @@ impl Device {
         Ok(())
     }
 
+    /// What a slice is used for, whoever held it: no more memory than it has.
+    pub fn set_use(
+        &mut self,
+        position: Position,
+        memory_mib: u64,
+        load: Option<Load>,
+    ) -> Result<(), SimError> {
+        let index = self.index(position)?;
+        self.uses[index].memory_mib = memory_mib.min(total_mib(position));
+        self.uses[index].busy = load;
+        Ok(())
+    }
+
     /// How much longer work of `load` takes on a slice than alone on a healthy GPU.
     pub fn slowdown(&self, position: Position, load: Load) -> Result<f64, SimError> {
         self.answers()?;
@@ -251,7 +264,7 @@ impl Device {
 }
 
 /// Memory a slice has.
-pub(crate) fn total_mib(position: Position) -> u64 {
+pub fn total_mib(position: Position) -> u64 {
     (position.profile().memory_gib * MIB_PER_GIB) as u64
 }
 

@@ -16,7 +16,7 @@ mod speed;
 pub mod training;
 
 pub use board::{Board, board};
-pub use device::{Delays, Device, Fault, Recut};
+pub use device::{Delays, Device, Fault, Recut, total_mib};
 pub use measured::{Measured, Models};
 pub use share::{Busy, Load};
 pub use speed::Speed;

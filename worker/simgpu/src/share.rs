@@ -26,13 +26,20 @@ pub struct Load {
     pub power: f64,
     /// The part of the PCIe bus it keeps busy.
     pub pcie: f64,
+    /// Translations it asks of the last TLB, of what a busy slice does.
+    pub tlb: f64,
 }
 
 impl Load {
     /// Inference on small inputs: under the power limit, a hundredth of the bus.
-    pub const INFERENCE: Self = Self { power: 0.75, pcie: 0.01 };
+    pub const INFERENCE: Self = Self { power: 0.75, pcie: 0.01, tlb: 1.0 };
     /// Training: dense arithmetic without pause, and its input pipeline.
-    pub const TRAINING: Self = Self { power: 1.15, pcie: 0.03 };
+    pub const TRAINING: Self = Self { power: 1.15, pcie: 0.03, tlb: 1.0 };
+
+    /// The mean of a slice that is at it for this part of the time.
+    pub fn during(self, part: f64) -> Self {
+        Self { power: self.power * part, pcie: self.pcie * part, tlb: self.tlb * part }
+    }
 }
 
 /// A slice that is busy.
@@ -60,13 +67,13 @@ pub fn slowdown(kind: &Kind, own: Busy, others: impl Iterator<Item = Busy> + Clo
     // What it draws by itself was felt when it was measured alone.
     let alone = over(watts_wanted(kind, [own]));
     let power = over(watts_wanted(kind, others.clone().chain([own]))) - alone;
-    let (mut bus, mut neighbours) = (0.0, 0.0);
+    let (mut bus, mut tlb) = (0.0, 0.0);
     for other in others {
         bus += other.load.pcie;
-        neighbours += 1.0;
+        tlb += other.load.tlb;
     }
     let waiting = if own.load.pcie > 0.0 { (bus + own.load.pcie - 1.0).max(0.0) } else { 0.0 };
-    1.0 + POWER * power + PCIE * bus.min(1.0) + waiting + TLB * (neighbours / NEIGHBOURS).min(1.0)
+    1.0 + POWER * power + PCIE * bus.min(1.0) + waiting + TLB * (tlb / NEIGHBOURS).min(1.0)
 }
 
 /// The clock while a GPU draws `watts_wanted`: lower than its highest where that is over the cap.
@@ -113,6 +120,12 @@ mod tests {
         let hungry = Load { pcie: 0.2, ..Load::INFERENCE };
         let lost = 1.0 - 1.0 / beside(hungry, 6);
         assert!((0.1..=0.4).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn neighbours_busy_half_the_time_cost_half_as_much() {
+        let (half, all) = (beside(Load::INFERENCE.during(0.5), 6), beside(Load::INFERENCE, 6));
+        assert!((2.0 * (half - 1.0) - (all - 1.0)).abs() < 1e-12, "{half} {all}");
     }
 
     #[test]

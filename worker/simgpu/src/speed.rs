@@ -12,13 +12,14 @@ const LONGEST_MS: f64 = 600_000.0;
 pub(crate) struct Curve(pub(crate) Vec<(u32, f64)>);
 
 impl Curve {
-    /// The time of a batch of `rows`; past the largest the last line goes on.
+    /// The time of a batch of `rows`; past the largest the last line goes on, and one point alone
+    /// is a constant.
     fn ms(&self, rows: u32) -> f64 {
         let points = &self.0;
         let above = points.partition_point(|(batch, _)| *batch < rows);
         let line = match above {
             0 => return points.first().map_or(LONGEST_MS, |(_, ms)| *ms),
-            _ if points.len() == 1 => [(0, 0.0), points[0]],
+            _ if points.len() == 1 => return points[0].1,
             _ => {
                 let high = above.min(points.len() - 1);
                 [points[high - 1], points[high]]

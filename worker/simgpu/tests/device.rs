@@ -97,7 +97,7 @@ fn busy_neighbours_are_felt_and_drawn_from_the_board() {
     device.set_busy(position("3g.40gb@4"), Some(Load::TRAINING)).unwrap();
     assert!(device.slowdown(position("3g.40gb@0"), Load::INFERENCE).unwrap() > 1.0);
     assert!(device.watts() > idle + 100.0, "{}", device.watts());
-    device.set_busy(position("3g.40gb@0"), Some(Load { power: 3.0, pcie: 0.0 })).unwrap();
+    device.set_busy(position("3g.40gb@0"), Some(Load { power: 3.0, ..Load::TRAINING })).unwrap();
     assert_eq!(device.watts(), 400.0);
     assert!(device.clock_mhz() < 1_410.0, "{}", device.clock_mhz());
 }
