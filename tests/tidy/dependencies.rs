@@ -25,7 +25,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("mig", &[]),
     ("simgpu", &["mig"]),
     ("loadtest", &["oip"]),
-    ("sim", &["policy", "protocol", "simgpu"]),
+    ("sim", &["loadtest", "mig", "policy", "simgpu"]),
 ];
 
 /// Packages that must repeat the workspace's lints, since `forbid` cannot be lifted, and how

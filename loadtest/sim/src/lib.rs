@@ -1,13 +1,16 @@
-//! One model and its replicas in virtual time, on the router's own decisions.
+//! The whole fleet in virtual time, on the router's own decisions.
 //!
-//! Replicas are latency curves, arrivals come from a seeded generator, and a simulated minute takes
-//! milliseconds. The machine under test is [`policy::dispatch::Dispatch`] itself: there is no second
-//! copy of any decision here.
+//! Replicas are latency curves or measured models on simulated GPUs, arrivals come from seeded
+//! generators or traces, and a simulated minute takes milliseconds. The machine under test is
+//! [`policy::dispatch::Dispatch`] itself: there is no second copy of any decision here.
 
+pub mod claims;
 pub mod curve;
+pub mod fleet;
 pub mod report;
-pub mod run;
 pub mod scenario;
+mod slots;
 pub mod tournament;
+pub mod world;
 
 pub use simgpu::random;
