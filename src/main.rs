@@ -5,6 +5,7 @@ mod executor;
 mod load;
 mod logging;
 mod plan;
+mod simulate;
 mod up;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ enum Command {
     Check(check::Args),
     Load(Box<load::Args>),
     Plan(plan::Args),
+    Simulate(simulate::Args),
     /// Print a completion script for your shell
     ///
     /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Load(args) => load::run(*args),
         Command::Plan(args) => plan::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
             ExitCode::SUCCESS

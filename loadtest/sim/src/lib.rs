@@ -5,11 +5,22 @@
 //! [`policy::dispatch::Dispatch`] itself: there is no second copy of any decision here.
 
 pub mod claims;
+pub mod contest;
 pub mod curve;
 pub mod fleet;
+pub mod jobs;
+pub mod page;
+pub mod place;
+pub mod problems;
+pub mod rates;
 pub mod report;
 pub mod scenario;
+pub mod shrink;
+pub mod simulate;
 mod slots;
+pub mod study;
+pub mod summary;
+pub mod table;
 pub mod tournament;
 pub mod world;
 

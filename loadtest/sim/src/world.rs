@@ -2,8 +2,8 @@
 //!
 //! Every model has its own [`Dispatch`], as in the router, and every GPU its own
 //! [`simgpu::Device`]. Events of one moment happen in the order they were made, so a fleet and a
-//! seed name exactly one run. A batch takes as long as it would at the moment it begins: what
-//! changes on its GPU while it runs is felt by the next one.
+//! seed name exactly one run. Who comes and goes on a batch's own slice changes its pace at once;
+//! what changes on other slices while it runs is felt by the next one.
 
 mod check;
 mod serve;
@@ -23,7 +23,10 @@ use policy::{
 };
 use simgpu::{Device, random::Random};
 
-use self::{serve::Running, troubles::InForce};
+use self::{
+    serve::{Running, Slice},
+    troubles::InForce,
+};
 use crate::{
     claims::{Broken, Claim},
     fleet::{Fleet, Model, Stream, Terms},
@@ -45,7 +48,7 @@ pub type MakeRule<'a> = &'a dyn Fn() -> Box<dyn Rule>;
 enum Event {
     Arrive { stream: u32 },
     Wake { model: u32 },
-    Finish { replica: u32, epoch: u32 },
+    Finish { replica: u32, turn: u32 },
     Answer { replica: u32, epoch: u32 },
     Ready { replica: u32, epoch: u32 },
     Break { fault: u32 },
@@ -117,8 +120,8 @@ struct World<'a> {
     models: Vec<Serving>,
     replicas: Vec<Running>,
     devices: Vec<Device>,
-    /// By GPU and slice, how many processes are busy.
-    busy: Vec<Vec<u32>>,
+    /// By GPU and slice.
+    slices: Vec<Vec<Slice>>,
     requests: Slots,
     offered: u64,
     ended: u64,
@@ -161,8 +164,7 @@ pub fn run_with(
 impl<'a> World<'a> {
     fn new(fleet: &'a Fleet, rules: &'a [MakeRule<'a>], checks: Checks<'a>) -> Self {
         let terms = fleet.terms;
-        let devices =
-            fleet.gpus.iter().map(|geometry| Device::new(geometry.clone(), terms.delays));
+        let devices = fleet.gpus.iter().map(|geometry| Device::new(geometry.clone(), terms.delays));
         let coming = fleet.streams.iter().enumerate();
         let coming = coming.map(|(index, stream)| coming_of(stream, index, fleet));
         let mut world = Self {
@@ -179,7 +181,7 @@ impl<'a> World<'a> {
             models: Vec::new(),
             replicas: fleet.replicas.iter().map(|_| Running::default()).collect(),
             devices: devices.collect(),
-            busy: fleet.gpus.iter().map(|gpu| vec![0; gpu.positions().len()]).collect(),
+            slices: serve::slices(fleet),
             requests: Slots::default(),
             offered: 0,
             ended: 0,
@@ -245,7 +247,7 @@ impl<'a> World<'a> {
         match event {
             Event::Arrive { stream } => self.arrive(stream as usize),
             Event::Wake { model } => self.wake(model as usize),
-            Event::Finish { replica, epoch } => self.finish(replica as usize, epoch),
+            Event::Finish { replica, turn } => self.finish(replica as usize, turn),
             Event::Answer { replica, epoch } => self.answer(replica as usize, epoch),
             Event::Ready { replica, epoch } => self.ready(replica as usize, epoch),
             Event::Break { fault } => self.break_down(fault as usize),
@@ -380,9 +382,8 @@ impl<'a> World<'a> {
     }
 
     fn broken(&self, claim: Claim) -> Broken {
-        let told = |(at, event): &(Moment, Event)| {
-            format!("{:.6} s {event:?}", at.micros() as f64 / 1e6)
-        };
+        let told =
+            |(at, event): &(Moment, Event)| format!("{:.6} s {event:?}", at.micros() as f64 / 1e6);
         Broken {
             claim,
             seed: self.fleet.terms.seed,

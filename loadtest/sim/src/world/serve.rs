@@ -1,7 +1,8 @@
 //! Batches on replicas: sent, begun, finished, answered.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
+use mig::{Geometry, Position};
 use policy::{
     dispatch::{Batch, Effect, Ended},
     moment::Moment,
@@ -9,10 +10,47 @@ use policy::{
 use simgpu::Load;
 
 use super::{Event, World};
-use crate::claims::Claim;
+use crate::{claims::Claim, fleet::Fleet};
 
 /// The most batches a replica has at once: one that runs and one that waits.
 const MOST_BATCHES: usize = 2;
+
+/// One slice and the processes on it.
+#[derive(Debug, Default)]
+pub(super) struct Slice {
+    members: Vec<usize>,
+    busy: u32,
+    /// When it was last idle.
+    busy_since: Moment,
+    /// Its part of its GPU's compute.
+    part: f64,
+}
+
+/// Every slice of every GPU, idle.
+pub(super) fn slices(fleet: &Fleet) -> Vec<Vec<Slice>> {
+    let gpu = |geometry: &Geometry| {
+        let whole = f64::from(geometry.kind().compute_slices);
+        let part = |position: &Position| f64::from(position.profile().compute_slices) / whole;
+        let slice = |position| Slice { part: part(position), ..Slice::default() };
+        geometry.positions().iter().map(slice).collect::<Vec<_>>()
+    };
+    let mut slices: Vec<Vec<Slice>> = fleet.gpus.iter().map(gpu).collect();
+    for (index, replica) in fleet.replicas.iter().enumerate() {
+        slices[replica.gpu][replica.slice].members.push(index);
+    }
+    slices
+}
+
+/// How far a batch has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// The part that is left.
+    left: f64,
+    /// As of when.
+    as_of: Moment,
+    /// How much longer it takes than alone on the GPU, by its neighbours and by chance.
+    slower: f64,
+}
 
 /// One replica as it runs.
 #[derive(Debug)]
@@ -25,7 +63,10 @@ pub(super) struct Running {
     pub(super) name: Option<u32>,
     /// How often it has joined.
     pub(super) joined: u32,
+    /// How often the end of its batches was foreseen: only the last holds.
+    turn: u32,
     current: Option<Batch>,
+    progress: Progress,
     waiting: VecDeque<Batch>,
     returning: VecDeque<Batch>,
     /// When the last of the returning comes back.
@@ -39,7 +80,9 @@ impl Default for Running {
             epoch: 0,
             name: None,
             joined: 0,
+            turn: 0,
             current: None,
+            progress: Progress::default(),
             waiting: VecDeque::new(),
             returning: VecDeque::new(),
             returns_at: Moment::default(),
@@ -83,9 +126,8 @@ impl World<'_> {
     }
 
     pub(super) fn send(&mut self, batch: Batch) -> Result<(), Claim> {
-        let replica = self
-            .replica_of(batch.replica)
-            .map_err(|replica| Claim::SentNowhere { replica })?;
+        let replica =
+            self.replica_of(batch.replica).map_err(|replica| Claim::SentNowhere { replica })?;
         let spec = &self.fleet.replicas[replica];
         let most_rows = self.fleet.models[spec.model].settings.max_batch;
         if batch.rows == 0 || batch.rows > most_rows {
@@ -114,52 +156,71 @@ impl World<'_> {
     fn begin(&mut self, replica: usize, at: Moment) {
         let Some(batch) = self.replicas[replica].waiting.pop_front() else { return };
         let spec = &self.fleet.replicas[replica];
-        let busy = &mut self.busy[spec.gpu][spec.slice];
-        *busy += 1;
         let device = &mut self.devices[spec.gpu];
         device.set_busy_at(spec.slice, Some(Load::INFERENCE));
         let slower = device.slowdown_at(spec.slice, Load::INFERENCE)
             * self.service.spread(self.fleet.terms.noise);
-        let micros = spec.times.micros(batch.rows, *busy) * slower;
-        let took = std::time::Duration::from_nanos((micros * 1e3) as u64);
-        let position = self.fleet.gpus[spec.gpu].positions()[spec.slice];
-        let part = f64::from(position.profile().compute_slices)
-            / f64::from(self.fleet.gpus[spec.gpu].kind().compute_slices);
-        // Of those who share a slice each is busy for its own part of it.
-        self.report.busy_gpu_s += took.as_secs_f64() * part / f64::from(*busy);
-        let epoch = self.replicas[replica].epoch;
-        self.replicas[replica].current = Some(batch);
-        self.push(at + took, Event::Finish { replica: replica as u32, epoch });
+        let running = &mut self.replicas[replica];
+        running.current = Some(batch);
+        running.progress = Progress { left: 1.0, as_of: at, slower };
+        self.crowd(replica, |busy| busy + 1);
     }
 
-    pub(super) fn finish(&mut self, replica: usize, epoch: u32) -> Result<(), Claim> {
-        if self.replicas[replica].epoch != epoch {
+    /// Changes how many are busy on a replica's slice, and with it the pace of all who are.
+    fn crowd(&mut self, replica: usize, change: impl Fn(u32) -> u32) {
+        let spec = &self.fleet.replicas[replica];
+        let slice = &mut self.slices[spec.gpu][spec.slice];
+        let before = slice.busy;
+        slice.busy = change(before);
+        if before == 0 {
+            slice.busy_since = self.now;
+        }
+        let (after, members) = (slice.busy, std::mem::take(&mut slice.members));
+        if after == 0 {
+            self.report.busy_gpu_s += self.now.since(slice.busy_since).as_secs_f64() * slice.part;
+            self.devices[spec.gpu].set_busy_at(spec.slice, None);
+        }
+        for member in &members {
+            self.pace(*member, before, after);
+        }
+        self.slices[spec.gpu][spec.slice].members = members;
+    }
+
+    /// Foresees the end of a replica's batch anew.
+    fn pace(&mut self, replica: usize, before: u32, after: u32) {
+        let running = &mut self.replicas[replica];
+        let Some(batch) = &running.current else { return };
+        let times = &self.fleet.replicas[replica].times;
+        let progress = &mut running.progress;
+        let took = |busy: u32| times.micros(batch.rows, busy) * progress.slower;
+        let passed = self.now.since(progress.as_of).as_secs_f64() * 1e6;
+        let left = (progress.left - passed / took(before)).max(0.0);
+        let ahead = Duration::from_nanos((left * took(after) * 1e3) as u64);
+        progress.left = left;
+        progress.as_of = progress.as_of.max(self.now);
+        running.turn += 1;
+        let (at, turn) = (progress.as_of + ahead, running.turn);
+        self.push(at, Event::Finish { replica: replica as u32, turn });
+    }
+
+    pub(super) fn finish(&mut self, replica: usize, turn: u32) -> Result<(), Claim> {
+        let running = &mut self.replicas[replica];
+        if running.turn != turn {
             return Ok(());
         }
-        self.idle(replica);
-        let running = &mut self.replicas[replica];
-        if let Some(batch) = running.current.take() {
-            running.returning.push_back(batch);
-        }
+        let Some(batch) = running.current.take() else { return Ok(()) };
+        running.returning.push_back(batch);
+        self.crowd(replica, |busy| busy - 1);
         self.begin(replica, self.now);
-        if self.network.is_zero() {
+        let (epoch, network) = (self.replicas[replica].epoch, self.network);
+        if network.is_zero() {
             return self.answer(replica, epoch);
         }
         let running = &mut self.replicas[replica];
-        running.returns_at = running.returns_at.max(self.now + self.network);
+        running.returns_at = running.returns_at.max(self.now + network);
         let at = running.returns_at;
         self.push(at, Event::Answer { replica: replica as u32, epoch });
         Ok(())
-    }
-
-    /// One process less is busy on the replica's slice.
-    pub(super) fn idle(&mut self, replica: usize) {
-        let spec = &self.fleet.replicas[replica];
-        let busy = &mut self.busy[spec.gpu][spec.slice];
-        *busy = busy.saturating_sub(1);
-        if *busy == 0 {
-            self.devices[spec.gpu].set_busy_at(spec.slice, None);
-        }
     }
 
     pub(super) fn answer(&mut self, replica: usize, epoch: u32) -> Result<(), Claim> {
@@ -214,16 +275,16 @@ impl World<'_> {
 
     /// Ends a replica's life with all it holds, and tells the router.
     pub(super) fn kill(&mut self, replica: usize) -> Result<(), Claim> {
-        if self.replicas[replica].current.is_some() {
-            self.idle(replica);
-        }
         let running = &mut self.replicas[replica];
         let mut names: Vec<u32> = running.held().map(|batch| batch.replica).collect();
         names.extend(running.name.take());
         names.dedup();
         running.up = false;
         running.epoch += 1;
-        running.current = None;
+        if running.current.take().is_some() {
+            self.crowd(replica, |busy| busy - 1);
+        }
+        let running = &mut self.replicas[replica];
         running.waiting.clear();
         running.returning.clear();
         let model = self.fleet.replicas[replica].model;
