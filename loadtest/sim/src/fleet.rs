@@ -40,6 +40,8 @@ pub struct Terms {
     pub noise: f64,
     /// One way between router and executor.
     pub network: Duration,
+    /// What an executor adds to each batch: reading it, waking up, writing the answer.
+    pub executor: Duration,
     /// What changes of slices and models take.
     pub delays: Delays,
     /// Names the run.

@@ -126,6 +126,7 @@ impl Scenario {
                 warmup: self.warmup,
                 noise: self.noise,
                 network: Duration::ZERO,
+                executor: Duration::ZERO,
                 delays: Delays::default(),
                 seed: self.seed,
             },

@@ -13,6 +13,7 @@ pub(super) struct Draft {
     pub(super) interval_s: Option<Spanned<f64>>,
     pub(super) noise: Option<Spanned<f64>>,
     pub(super) network_ms: Option<Spanned<f64>>,
+    pub(super) executor_ms: Option<Spanned<f64>>,
     pub(super) seed: Option<u64>,
     pub(super) placement: Option<Spanned<String>>,
     pub(super) random_faults: Option<Spanned<u32>>,

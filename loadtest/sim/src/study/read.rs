@@ -115,9 +115,15 @@ impl Reader {
         let warmup = draft.warmup_s.as_ref().map(|value| self.seconds("warmup_s", value, 0.0));
         let noise = draft.noise.as_ref();
         let noise = noise.map_or(0.0, |value| self.problems.within("noise", value, 0.0..=1.0));
-        let network = draft.network_ms.as_ref();
-        let network_ms =
-            network.map_or(0.0, |value| self.problems.within("network_ms", value, 0.0..=1_000.0));
+        let mut millis = |key: &str, given: &Option<Spanned<f64>>| {
+            let most = 1_000.0;
+            let ms = given.as_ref().map_or(0.0, |value| {
+                self.problems.within(key, value, 0.0..=most).clamp(0.0, most)
+            });
+            Duration::from_secs_f64(ms / 1e3)
+        };
+        let network = millis("network_ms", &draft.network_ms);
+        let executor = millis("executor_ms", &draft.executor_ms);
         let mut delays = Delays::default();
         if let Some(given) = &draft.delays {
             let mut millis = |key: &str, value: &Option<Spanned<u64>>, into: &mut Duration| {
@@ -133,9 +139,9 @@ impl Reader {
                 delays.load_mib_per_s = self.problems.within("load_mib_per_s", value, 1.0..=1e7);
             }
         }
-        let network = Duration::from_secs_f64(network_ms.clamp(0.0, 1_000.0) / 1e3);
         let warmup = warmup.unwrap_or_default();
-        Terms { duration, warmup, noise, network, delays, seed: draft.seed.unwrap_or(1) }
+        let seed = draft.seed.unwrap_or(1);
+        Terms { duration, warmup, noise, network, executor, delays, seed }
     }
 
     fn gpus(&mut self, draft: &draft::Gpu) -> Option<Gpus> {

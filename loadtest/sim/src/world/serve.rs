@@ -192,7 +192,8 @@ impl World<'_> {
         let Some(batch) = &running.current else { return };
         let times = &self.fleet.replicas[replica].times;
         let progress = &mut running.progress;
-        let took = |busy: u32| times.micros(batch.rows, busy) * progress.slower;
+        let own = self.fleet.terms.executor.as_secs_f64() * 1e6;
+        let took = |busy: u32| times.micros(batch.rows, busy) * progress.slower + own;
         let passed = self.now.since(progress.as_of).as_secs_f64() * 1e6;
         let left = (progress.left - passed / took(before)).max(0.0);
         let ahead = Duration::from_nanos((left * took(after) * 1e3) as u64);
