@@ -4,8 +4,12 @@ mod check;
 mod executor;
 mod load;
 mod logging;
+mod notify;
 mod plan;
+mod program;
+mod router;
 mod up;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -31,6 +35,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(up::Args),
+    Router(router::Args),
+    Worker(worker::Args),
     Check(check::Args),
     Load(Box<load::Args>),
     Plan(plan::Args),
@@ -49,6 +55,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Command::Up(args) => up::run(args),
+        Command::Router(args) => router::run(args),
+        Command::Worker(args) => worker::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Load(args) => load::run(*args),
         Command::Plan(args) => plan::run(&args),

@@ -1,6 +1,6 @@
 //! Every model served, as the listeners see them.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
@@ -12,16 +12,16 @@ use crate::{
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     metrics::Outcome,
-    model::Model,
+    model::{Model, Models},
 };
 
 /// The models, the replicas behind them and the configuration in force.
 #[derive(Debug)]
 pub struct Registry {
-    models: Vec<Arc<Model>>,
-    by_name: HashMap<String, Arc<Model>>,
+    models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
     config: ArcSwap<Config>,
+    clock: Clock,
 }
 
 impl Registry {
@@ -31,12 +31,12 @@ impl Registry {
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
-        let by_name = models.iter().map(|model| (model.name().to_owned(), Arc::clone(model)));
+        let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
         Ok(Self {
-            by_name: by_name.collect(),
-            fleet: Arc::new(Fleet::new(&models)),
+            fleet: Arc::new(Fleet::new(Arc::clone(&models))),
             models,
             config: ArcSwap::from_pointee(config),
+            clock,
         })
     }
 
@@ -45,7 +45,7 @@ impl Registry {
         loop {
             let changed = self.fleet.changed();
             let mut all = true;
-            for model in &self.models {
+            for model in self.models.load().iter() {
                 let wanted = model.config().replicas.min as usize;
                 if model.dispatcher().replicas() >= wanted {
                     continue;
@@ -73,20 +73,29 @@ impl Registry {
         self.config.load_full()
     }
 
-    /// Puts a configuration in force that has the same models.
-    pub fn reconfigure(&self, config: Config) {
+    /// Puts a configuration in force. Must be called inside a runtime.
+    pub fn reconfigure(&self, config: Config) -> io::Result<()> {
         let weights = weights(&config);
+        let before = self.models.load();
+        let mut models = Vec::with_capacity(config.models.len());
         for settings in &config.models {
-            if let Some(model) = self.by_name.get(&settings.name) {
-                model.reconfigure(settings, &weights);
-            }
+            models.push(match before.get(&settings.name) {
+                Some(model) => Arc::clone(model),
+                None => Arc::new(Model::start(settings, &weights, self.clock)?),
+            });
         }
+        for (model, settings) in models.iter().zip(&config.models) {
+            model.reconfigure(settings, &weights);
+        }
+        self.models.store(Arc::new(Models::new(models)));
         self.config.store(Arc::new(config));
+        self.fleet.poke();
+        Ok(())
     }
 
     /// Brings the gauges up to date that move with time alone.
     pub fn refresh_gauges(&self) {
-        for model in &self.models {
+        for model in self.models.load().iter() {
             model.dispatcher().refresh_gauges();
         }
     }
@@ -101,11 +110,11 @@ impl Backend for Registry {
     type Model = Model;
 
     fn model(&self, name: &str) -> Option<Arc<Model>> {
-        self.by_name.get(name).cloned()
+        self.models.load().get(name).cloned()
     }
 
     fn models(&self) -> Vec<Arc<Model>> {
-        self.models.clone()
+        self.models.load().iter().cloned().collect()
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -117,7 +126,7 @@ impl Backend for Registry {
                 Availability::Unavailable { reason } => Some(reason),
             },
         };
-        self.models.iter().map(check).collect()
+        self.models.load().iter().map(check).collect()
     }
 
     fn refused(&self, model: Option<&Model>, error: &InferError) {
@@ -127,7 +136,8 @@ impl Backend for Registry {
     }
 
     fn state(&self) -> Value {
-        let models = self.models.iter().map(|model| {
+        let models = self.models.load();
+        let models = models.iter().map(|model| {
             let config = model.config();
             json!({
                 "name": model.name(),
@@ -141,11 +151,11 @@ impl Backend for Registry {
                 "cache": model.cached(),
             })
         });
-        json!({ "models": models.collect::<Vec<_>>(), "slices": self.fleet.reports().iter().map(slice).collect::<Vec<_>>() })
+        json!({ "models": models.collect::<Vec<_>>(), "slices": self.fleet.slices() })
     }
 
     fn workers(&self) -> Value {
-        json!({ "slices": self.fleet.reports().iter().map(slice).collect::<Vec<_>>() })
+        json!({ "workers": self.fleet.workers() })
     }
 
     fn config(&self) -> Value {
@@ -160,31 +170,4 @@ fn availability(availability: &Availability) -> Value {
         Availability::Loading => json!("loading"),
         Availability::Unavailable { reason } => json!({ "unavailable": reason }),
     }
-}
-
-/// A slice's report without its executor's token.
-fn slice(report: &protocol::Report) -> Value {
-    let replicas = report.replicas.iter().map(|replica| {
-        let mut shown = json!({ "replica": replica.replica, "model": replica.model });
-        shown["state"] = match &replica.state {
-            protocol::ReplicaState::Starting => json!("starting"),
-            protocol::ReplicaState::Loading => json!("loading"),
-            protocol::ReplicaState::Warming { batch } => json!({ "warming": batch }),
-            protocol::ReplicaState::Failed { reason } => json!({ "failed": reason }),
-            protocol::ReplicaState::Ready(ready) => {
-                shown["memory_bytes"] = json!(ready.memory_bytes);
-                shown["load_ms"] = json!(ready.load_us as f64 / 1e3);
-                shown["warmup"] = json!(ready.warmup);
-                json!("ready")
-            }
-        };
-        shown
-    });
-    json!({
-        "slice": report.slice,
-        "profile": report.profile,
-        "pid": report.pid,
-        "restarts": report.restarts,
-        "replicas": replicas.collect::<Vec<_>>(),
-    })
 }

@@ -51,6 +51,7 @@ fn replica(id: u32, link: &Link, output: &str) -> Replica {
         vec![TensorSpec { name: name.to_owned(), datatype: Datatype::Uint8, shape }]
     };
     Replica {
+        replica: id,
         id,
         slice: format!("gpu{id}:7g@0"),
         link: link.clone(),

@@ -11,7 +11,11 @@ mod state;
 mod tally;
 mod ticket;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -21,7 +25,7 @@ use policy::{
     rule::{self, Rule},
 };
 use protocol::Reply;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::AbortHandle};
 
 pub use self::{shared::Caller, state::View, ticket::Ticket};
 use self::{
@@ -55,13 +59,16 @@ pub struct Dispatcher {
     alarm: Alarm,
     metrics: ModelMetrics,
     state: Mutex<State>,
+    time: OnceLock<AbortHandle>,
 }
 
 /// A replica about to be used.
 #[derive(Debug)]
 pub struct Replica {
-    /// Its id in the fleet.
+    /// Its number in this router.
     pub id: u32,
+    /// Its id on its worker, which its executor knows it by.
+    pub replica: u32,
     /// Its slice's label.
     pub slice: String,
     /// The connection to it.
@@ -82,9 +89,18 @@ impl Dispatcher {
             alarm: Alarm::new()?,
             metrics: ModelMetrics::new(&model.name),
             state: Mutex::new(State::new(machine, model.slo)),
+            time: OnceLock::new(),
         });
-        tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
+        let time = tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
+        dispatcher.time.get_or_init(|| time.abort_handle());
         Ok(dispatcher)
+    }
+
+    /// Ends its timer, when there is nobody left who could ask it anything.
+    pub fn close(&self) {
+        if let Some(time) = self.time.get() {
+            time.abort();
+        }
     }
 
     /// This model's metrics.
@@ -140,12 +156,25 @@ impl Dispatcher {
     pub fn attach(&self, replica: Replica) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Replica { id, slice, link, measured, signature } = replica;
-        state.links.insert(id, Attached { slice, link });
+        let Replica { id, replica, slice, link, measured, signature } = replica;
+        state.links.insert(id, Attached { replica, slice, link });
         state.signature = Some(signature);
         state.effects = state.machine.add_replica(id, &measured, now);
         self.carry_out(&mut state, now);
         self.show_limits(&state);
+    }
+
+    /// Gives a replica no more batches; it is detached once it has none left.
+    pub fn drain(&self, replica: u32) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.machine.drain_replica(replica);
+        self.carry_out(&mut state, now);
+    }
+
+    /// Whether a replica has batches.
+    pub fn is_busy(&self, replica: u32) -> bool {
+        self.state.lock().batches.values().any(|sent| sent.replica == replica)
     }
 
     /// Takes a replica out of rotation that is there no more.

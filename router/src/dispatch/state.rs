@@ -35,9 +35,10 @@ pub(super) struct State {
     keys: Keys,
 }
 
-/// A replica's slice and connection.
+/// A replica's slice and connection, and what its executor calls it.
 #[derive(Debug)]
 pub(super) struct Attached {
+    pub(super) replica: u32,
     pub(super) slice: String,
     pub(super) link: Link,
 }
@@ -223,7 +224,7 @@ impl State {
         });
         let message = protocol::Batch {
             id: batch.id,
-            replica: batch.replica,
+            replica: self.links.get(&batch.replica).map_or(0, |attached| attached.replica),
             inputs: heads.collect(),
             requests: parts.collect(),
         };

@@ -63,7 +63,7 @@ fn the_demo_is_the_sample_of_that_name() {
     let names: Vec<_> = demo.models.iter().map(|model| model.name.as_str()).collect();
     assert_eq!(names, ["digits", "langid"]);
     assert_eq!(demo.workers.len(), 2);
-    assert_eq!(demo.workers[0].slices[0].position, "7g.80gb@0");
+    assert_eq!(demo.workers[0].known_slices().unwrap()[0].position, "7g.80gb@0");
 }
 
 #[test]
