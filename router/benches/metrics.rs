@@ -16,16 +16,21 @@ use std::{error::Error, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use client::Client;
 use metrics_exporter_prometheus::PrometheusHandle;
 use policy::dispatch::ClosedBy;
-use protocol::{ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes, TensorShape, WarmPoint};
+use protocol::{
+    FromWorker, GpuReport, JOIN_VERSION, ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes,
+    SliceReport, TensorShape, WarmPoint,
+};
 use router::{
     auth::Access,
-    config, http,
-    http::ServerState,
+    config,
+    fleet::{Trust, welcome},
+    http::{self, ServerState},
     metrics::{self, ModelMetrics, Outcome},
+    place,
     registry::Registry,
 };
 use support::{Samples, peer, thread_cpu};
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 const PAIRS: usize = 100;
 const REQUESTS: usize = 3_000;
@@ -143,12 +148,20 @@ async fn start() -> Result<SocketAddr, Box<dyn Error>> {
     let settings = config.router.clone();
     let registry = Registry::start(config)?;
     let fleet = Arc::clone(registry.fleet());
-    let (reports, inbox) = mpsc::channel(1);
-    reports.send(report(peer::unix(peer::zero)?)).await?;
-    tokio::spawn(async move { fleet.listen(inbox).await });
-    registry.warm().await?;
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
+    tokio::spawn(place::run(Arc::downgrade(&state)));
+    let (theirs, mut ours) = tokio::io::duplex(64 << 10);
+    tokio::spawn(async move { welcome(theirs, "bench", &Trust::Everyone, &fleet).await });
+    let (token, worker) = (String::new(), "bench".to_owned());
+    let join = FromWorker::Join { version: JOIN_VERSION, token, worker };
+    for message in [join, FromWorker::Report(Box::new(report(peer::unix(peer::zero)?)))] {
+        ours.write_all(&serde_json::to_vec(&message)?).await?;
+        ours.write_all(b"\n").await?;
+    }
+    state.backend.warm().await?;
+    // The worker stays connected, and deaf, for the life of the process.
+    std::mem::forget(ours);
     let tcp = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = tcp.local_addr()?;
     tokio::spawn(http::serve(tcp, state));
@@ -175,13 +188,18 @@ fn report(address: String) -> Report {
         replica: 1,
         model: "null".to_owned(),
         version: "1".to_owned(),
+        digest: 0,
+        lane: 0,
         state: ReplicaState::Ready(Box::new(ready)),
     };
-    Report {
+    let slice = SliceReport {
         slice: "gpu0:7g@0".to_owned(),
+        position: "7g.80gb@0".to_owned(),
         profile: "7g.80gb".to_owned(),
-        pid: None,
-        restarts: 0,
+        uuid: Some("MIG-0".to_owned()),
+        memory_bytes: None,
+        lanes: Vec::new(),
         replicas: vec![replica],
-    }
+    };
+    Report { generation: 0, gpus: vec![GpuReport { slices: vec![slice], ..GpuReport::default() }] }
 }

@@ -84,7 +84,7 @@ pub fn decide(snapshot: &Snapshot) -> Decision {
         if serving >= model.least as usize || outgoing.is_empty() {
             decision.admit.extend(&current);
         } else {
-            decision.admit.extend(outgoing.iter().filter(|i| snapshot.replicas[**i].current));
+            decision.admit.extend(&outgoing);
             decision.admit.extend(still_alike(snapshot, &current, &outgoing));
             decision.keep.extend(&outgoing);
         }

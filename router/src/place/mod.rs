@@ -100,7 +100,10 @@ impl Placer {
         for worker in &seen {
             self.send(worker, &world, fleet);
         }
-        self.complain(&decision, &config, registry);
+        // Without a slice there is no worker yet, which is no want of room.
+        if !world.spots.is_empty() {
+            self.complain(&decision, &config, registry);
+        }
     }
 
     /// Begins with what a worker says it has, and forgets those that are gone.

@@ -183,9 +183,8 @@ fn a_batch_sent_to_the_socket_comes_back_run() {
     let mut executor = Running::start(&dir.0);
     let states = executor.load(3, echo());
     assert_eq!(states[0], ReplicaState::Loading);
-    let warmed = states.iter().filter_map(|state| match state {
-        ReplicaState::Warming { batch } => Some(*batch),
-        _ => None,
+    let warmed = states.iter().filter_map(|state| {
+        if let ReplicaState::Warming { batch } = state { Some(*batch) } else { None }
     });
     assert_eq!(warmed.collect::<Vec<_>>(), [1, 2, 4]);
     let Some(ReplicaState::Ready(ready)) = states.last() else { panic!("{states:?}") };

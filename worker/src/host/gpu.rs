@@ -386,7 +386,23 @@ impl Keeper {
 
 /// Whether the worker may cut it at all.
 pub(super) fn can_reshape(survey: &Survey) -> bool {
-    survey.mode == Mode::On && survey.kind.is_some() && survey.privileged
+    why_not(survey).is_none()
+}
+
+/// Why the worker may not cut it, if it may not.
+pub(super) fn why_not(survey: &Survey) -> Option<GpuError> {
+    let gpu = survey.uuid.clone();
+    match survey.mode {
+        Mode::Unsupported => Some(GpuError::MigUnsupported { gpu }),
+        Mode::Off => Some(GpuError::MigOff { gpu }),
+        Mode::On if survey.kind.is_none() => {
+            Some(GpuError::UnknownKind { gpu, name: survey.name.clone() })
+        }
+        Mode::On if !survey.privileged => {
+            Some(GpuError::NoPermission { call: "nvmlDeviceGetGpuInstances" })
+        }
+        Mode::On => None,
+    }
 }
 
 /// What a slice is called in wishes; absent if it is not of the MIG table.

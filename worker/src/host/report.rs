@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use protocol::{GpuReport, LaneReport, ReplicaReport, ReplicaState, SliceReport, WHOLE, XidReport};
 
 use super::{
-    gpu::{Keeper, can_reshape, position},
+    gpu::{Keeper, can_reshape, position, why_not},
     lane::Status,
 };
 use crate::{
@@ -20,6 +20,10 @@ pub(super) fn of(keeper: &Keeper) -> GpuReport {
     let seen = &keeper.seen;
     let survey = seen.survey.as_ref();
     let unread = seen.problem.as_ref().map(ToString::to_string);
+    let uncuttable = || {
+        let pinned = keeper.settings.pinned.is_some();
+        survey.filter(|_| pinned).and_then(why_not).map(|why| why.to_string())
+    };
     let xids = seen.xids.iter();
     GpuReport {
         index: keeper.index,
@@ -29,7 +33,7 @@ pub(super) fn of(keeper: &Keeper) -> GpuReport {
         mode: survey.map(|survey| mode(survey.mode)),
         can_reshape: survey.is_some_and(can_reshape),
         pinned: keeper.settings.pinned.clone(),
-        problem: unread.or_else(|| keeper.uncut.clone()),
+        problem: unread.or_else(|| keeper.uncut.clone()).or_else(uncuttable),
         xids: xids.map(|x| XidReport { code: x.code, gpu_instance: x.gpu_instance }).collect(),
         ecc: seen.sample.ecc.map(|ecc| (ecc.corrected, ecc.uncorrected)),
         memory_bytes: survey

@@ -194,7 +194,7 @@ fn a_difference_says_what_it_takes() {
     let (renamed, _) = read(&slow("").replace("\"slow\"", "\"slower\"")).unwrap();
     assert_eq!(
         told(diff(&old, &renamed)),
-        ["model.slow removed - Restart", "model.slower - added Restart"]
+        ["model.slow removed - Live", "model.slower - added Live"]
     );
     assert_eq!(diff(&old, &old), []);
 }
@@ -207,5 +207,5 @@ fn a_profile_of_new_content_is_a_difference() {
     new.models[0].profile = fast.models[0].profile.clone();
     let changes = diff(&old, &new);
     assert_eq!(changes.len(), 1, "{changes:?}");
-    assert_eq!(changes[0].effect, Effect::Restart);
+    assert_eq!(changes[0].effect, Effect::Live);
 }
