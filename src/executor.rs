@@ -22,5 +22,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> ExitCode {
     crate::logging::start();
     let Args { slice, run_dir, tcp } = args;
-    worker::run_executor(&ExecutorArgs { slice, run_dir, tcp })
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            tracing::error!(%error, "cannot find this program");
+            return ExitCode::FAILURE;
+        }
+    };
+    worker::run_executor(&ExecutorArgs { slice, run_dir, tcp, program })
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod executor;
+mod guard;
 mod load;
 mod logging;
 mod plan;
@@ -43,6 +44,8 @@ enum Command {
     },
     #[command(hide = true)]
     Executor(executor::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 fn main() -> ExitCode {
@@ -57,5 +60,6 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Executor(args) => executor::run(args),
+        Command::Guard(args) => guard::run(&args),
     }
 }

@@ -108,6 +108,10 @@ impl Fleet {
                     model.failed(Failure { reason: reason.clone(), returns });
                     known.disconnect(replica.replica, model);
                 }
+                ReplicaState::Lost { reason } => {
+                    model.failed(Failure { reason: reason.clone(), returns: true });
+                    known.disconnect(replica.replica, model);
+                }
                 ReplicaState::Starting | ReplicaState::Loading | ReplicaState::Warming { .. } => {
                     known.disconnect(replica.replica, model)
                 }
@@ -127,7 +131,7 @@ impl Fleet {
                     ReplicaState::Starting | ReplicaState::Loading => 0,
                     ReplicaState::Warming { .. } => 1,
                     ReplicaState::Ready(_) => 2,
-                    ReplicaState::Failed { .. } => 4,
+                    ReplicaState::Lost { .. } | ReplicaState::Failed { .. } => 4,
                 };
                 counts[index] += 1;
             }

@@ -170,6 +170,7 @@ fn slice(report: &protocol::Report) -> Value {
             protocol::ReplicaState::Starting => json!("starting"),
             protocol::ReplicaState::Loading => json!("loading"),
             protocol::ReplicaState::Warming { batch } => json!({ "warming": batch }),
+            protocol::ReplicaState::Lost { reason } => json!({ "lost": reason }),
             protocol::ReplicaState::Failed { reason } => json!({ "failed": reason }),
             protocol::ReplicaState::Ready(ready) => {
                 shown["memory_bytes"] = json!(ready.memory_bytes);

@@ -1,9 +1,15 @@
 //! Which replicas start where.
 
+use std::time::Duration;
+
 use policy::spread::{self, Want};
-use protocol::{Engine, ModelSpec, TensorShape};
+use protocol::{Engine, ModelSpec, Server, Shapes, TensorShape};
 use router::config::{self, Config};
 use worker::{Placement, SlicePlan};
+
+/// The least time a server gets for a batch before it is taken to hang. One that is merely late
+/// must not be ended for it, so it gets twice the objective where that is longer.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Each model's least replicas, spread over the slices configured.
 pub(crate) fn placement(config: &Config) -> Result<Placement, String> {
@@ -47,6 +53,7 @@ fn spec(model: &config::Model, profile: &str) -> ModelSpec {
         version: model.version.clone(),
         engine: match &model.engine {
             config::Engine::Onnx { path } => Engine::Onnx { path: path.display().to_string() },
+            config::Engine::Server(given) => Engine::Server(Box::new(server(given, model.slo))),
             config::Engine::Synthetic { profile: measured, inputs, outputs } => Engine::Synthetic {
                 curve: measured.curve(profile),
                 noise: 0.0,
@@ -57,6 +64,23 @@ fn spec(model: &config::Model, profile: &str) -> ModelSpec {
         max_batch: model.max_batch,
         memory_mib: model.memory_mib,
         threads: 1,
+    }
+}
+
+fn server(given: &config::Server, slo: Duration) -> Server {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let shapes = |signature: &oip::Signature| Shapes {
+        inputs: signature.inputs.iter().map(shape).collect(),
+        outputs: signature.outputs.iter().map(shape).collect(),
+    };
+    Server {
+        command: given.command.clone(),
+        environment: given.environment.clone(),
+        directory: Some(given.directory.display().to_string()),
+        served_name: given.served_name.clone(),
+        ready_timeout_ms: millis(given.ready_timeout),
+        answer_timeout_ms: millis(SERVER_PATIENCE.max(slo * 2)),
+        signature: given.signature.as_ref().map(shapes),
     }
 }
 

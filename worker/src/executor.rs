@@ -24,9 +24,10 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use protocol::{MAX_LINE, ModelSpec, Notice, Order};
+use protocol::{Engine, MAX_LINE, ModelSpec, Notice, Order};
 
 use self::replica::Replica;
+use crate::{clock, supervise::backoff::Backoff};
 
 /// What an executor is told on its command line.
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub struct ExecutorArgs {
     pub run_dir: PathBuf,
     /// Listen on a free TCP port of the loopback interface instead of a Unix socket.
     pub tcp: bool,
+    /// The program that has the subcommand `guard`: this one, as a rule.
+    pub program: PathBuf,
 }
 
 /// The body of `sluice executor`; returns when the worker says so or is gone.
@@ -69,6 +72,7 @@ pub(crate) enum ExecutorError {
 /// What the executor's threads share.
 struct Executor {
     slice: String,
+    program: PathBuf,
     notices: Notices,
     replicas: RwLock<HashMap<u32, Arc<Replica>>>,
     /// Held while a model loads and warms, so that models do not disturb each other's measurements.
@@ -83,6 +87,7 @@ pub(crate) fn serve(
 ) -> Result<(), ExecutorError> {
     let executor = Arc::new(Executor {
         slice: args.slice.clone(),
+        program: args.program.clone(),
         notices: Notices(Mutex::new(Box::new(notices))),
         replicas: RwLock::default(),
         loading: Mutex::new(()),
@@ -133,24 +138,43 @@ impl Executor {
 
     /// A replica's whole life, on its own thread.
     fn live(&self, replica: &Replica, spec: &ModelSpec) {
-        let id = replica.id();
+        let (id, model) = (replica.id(), &spec.name);
+        let mut backoff = Backoff::new();
+        let last = loop {
+            let started = clock::now();
+            let Err(reason) = self.live_once(replica, spec) else {
+                break Notice::Unloaded { replica: id };
+            };
+            // A file that cannot be loaded stays so; a server may do better next time.
+            if !matches!(spec.engine, Engine::Server(_)) {
+                tracing::error!(replica = id, model, reason, "model not loaded");
+                break Notice::Failed { replica: id, reason };
+            }
+            let wait = backoff.after(clock::now() - started);
+            tracing::warn!(
+                replica = id,
+                model,
+                reason,
+                ?wait,
+                "server lost; it will be started again"
+            );
+            self.notices.give(&Notice::Lost { replica: id, reason });
+            if replica.closed_within(wait) {
+                break Notice::Unloaded { replica: id };
+            }
+        };
+        self.replicas.write().remove(&id);
+        self.notices.give(&last);
+    }
+
+    /// From loading a model to its unloading, or to why there is none.
+    fn live_once(&self, replica: &Replica, spec: &ModelSpec) -> Result<(), String> {
         let loading = self.loading.lock();
-        let loaded = warm::bring_up(id, spec, &self.notices);
+        let warm = warm::bring_up(replica.id(), spec, &self.program, &self.notices)?;
         drop(loading);
-        match loaded {
-            Ok(warm) => {
-                replica.open(warm.ready);
-                self.notices.give(&warm.notice);
-                replica.work(warm.engine);
-                self.replicas.write().remove(&id);
-                self.notices.give(&Notice::Unloaded { replica: id });
-            }
-            Err(reason) => {
-                tracing::error!(replica = id, model = spec.name, reason, "model not loaded");
-                self.replicas.write().remove(&id);
-                self.notices.give(&Notice::Failed { replica: id, reason });
-            }
-        }
+        replica.open(warm.ready);
+        self.notices.give(&warm.notice);
+        replica.work(warm.engine).map_err(|lost| lost.whole())
     }
 
     fn unload(&self, id: u32) {

@@ -9,9 +9,11 @@ mod clock;
 pub mod engine;
 mod executor;
 pub mod gpu;
+mod memory;
 mod signature;
 mod supervise;
 
+pub use engine::server::guard::run_guard;
 pub use executor::{ExecutorArgs, run_executor};
 pub use protocol::{ModelSpec, ReadyReplica, ReplicaReport, ReplicaState, Report};
 pub use signature::{Refusal, Signature, Spec};

@@ -3,7 +3,7 @@
 //! Reports are states, not events: each holds everything of its slice and replaces the one before,
 //! so a report lost or repeated does no harm, and a router that starts late is told the same.
 
-mod backoff;
+pub(crate) mod backoff;
 mod keeper;
 mod lines;
 mod state;

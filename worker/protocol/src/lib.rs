@@ -11,7 +11,9 @@ mod frame;
 mod report;
 
 pub use batch::{Answer, Batch, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead};
-pub use control::{Engine, MAX_LINE, ModelSpec, Notice, Order, Shapes, TensorShape, WarmPoint};
+pub use control::{
+    Engine, MAX_LINE, ModelSpec, Notice, Order, Server, Shapes, TensorShape, WarmPoint,
+};
 pub use frame::{
     FrameError, FromExecutor, MAX_BODY, MAX_HEADER, MAX_HELLO, PRELUDE_LEN, Peer, Prelude,
     ToExecutor, VERSION, greet,

@@ -46,6 +46,11 @@ pub enum ReplicaState {
     },
     /// Batches may be sent.
     Ready(Box<ReadyReplica>),
+    /// What runs its model is gone, and its executor will have it again in a while.
+    Lost {
+        /// For people.
+        reason: String,
+    },
     /// It cannot serve until its executor is started again, or ever.
     Failed {
         /// For people.

@@ -134,7 +134,7 @@ impl Engine for Synthetic {
         &self.signature
     }
 
-    fn platform(&self) -> &'static str {
+    fn platform(&self) -> &str {
         "synthetic"
     }
 

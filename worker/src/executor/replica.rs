@@ -4,18 +4,18 @@ use std::{
     any::Any,
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
-    time::Instant,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use protocol::{Answer, Batch, Blame, Facts, Outcome, Part, Reply};
 
 use super::link::{Link, failed};
 use crate::{
     clock,
-    engine::{Done, Engine, RunError},
+    engine::{Done, Engine, Lost, RunError},
     signature::{Refusal, Signature},
 };
 
@@ -67,7 +67,7 @@ impl Rejected {
 /// A replica as every thread sees it.
 pub(super) struct Replica {
     id: u32,
-    ready: OnceLock<Ready>,
+    ready: RwLock<Option<Ready>>,
     queue: Mutex<Queue>,
     wake: Condvar,
 }
@@ -82,7 +82,7 @@ struct Queue {
 impl Replica {
     /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
-        Self { id, ready: OnceLock::new(), queue: Mutex::default(), wake: Condvar::new() }
+        Self { id, ready: RwLock::default(), queue: Mutex::default(), wake: Condvar::new() }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -91,8 +91,7 @@ impl Replica {
 
     /// Takes batches from now on.
     pub(super) fn open(&self, ready: Ready) {
-        // A replica is opened by its own thread, once.
-        let _ = self.ready.set(ready);
+        *self.ready.write() = Some(ready);
     }
 
     /// Takes no more batches; those it has are finished.
@@ -104,8 +103,9 @@ impl Replica {
     /// Queues a batch.
     pub(super) fn push(&self, job: Job) -> Result<(), Rejected> {
         let replica = self.id;
-        let ready = self.ready.get().ok_or(Rejected::NotReady { replica })?;
-        ready.signature.check(&job.batch, ready.max_batch)?;
+        let ready = self.ready.read();
+        let wanted = ready.as_ref().ok_or(Rejected::NotReady { replica })?;
+        wanted.signature.check(&job.batch, wanted.max_batch)?;
         let mut queue = self.queue.lock();
         if queue.closed {
             return Err(Rejected::Closed { replica });
@@ -132,33 +132,81 @@ impl Replica {
         self.queue.lock().waiting.retain(|job| job.from.id() != link);
     }
 
-    /// Runs batches on this thread until the replica is closed and has none.
-    pub(super) fn work(&self, mut engine: Box<dyn Engine>) {
-        while let Some(job) = self.next() {
+    /// Runs batches on this thread until the replica is closed and has none, or its model is gone.
+    pub(super) fn work(&self, mut engine: Box<dyn Engine>) -> Result<(), Lost> {
+        loop {
+            let job = match self.next(engine.look_every()) {
+                Next::Job(job) => job,
+                Next::Nothing => {
+                    engine.look().inspect_err(|lost| self.shut(lost))?;
+                    continue;
+                }
+                Next::Closed => return Ok(()),
+            };
             let started = clock::now();
             let result = run(engine.as_mut(), &job);
+            let lost =
+                if let Err(RunError::Lost(lost)) = &result { Some(lost.clone()) } else { None };
+            // Before the reply, so that nobody answers it with another batch.
+            lost.iter().for_each(|lost| self.shut(lost));
             let waited_us = clock::micros(started - job.arrived);
             // Before the reply, or a router that answers it with a batch might find no room.
             self.queue.lock().running = false;
             let (outcome, facts, body) = ending(&job.batch, result);
             let facts = Facts { waited_us, ..facts };
             job.from.reply(Reply { batch: job.batch.id, outcome, facts }, &body);
+            if let Some(lost) = lost {
+                return Err(lost);
+            }
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    /// Returns after `wait`, or at once if the replica is closed; says whether it is.
+    pub(super) fn closed_within(&self, wait: Duration) -> bool {
+        let mut queue = self.queue.lock();
+        self.wake.wait_while_for(&mut queue, |queue| !queue.closed, wait);
+        queue.closed
+    }
+
+    /// Takes no more batches until it is opened again; those it has fail for want of a model.
+    fn shut(&self, lost: &Lost) {
+        *self.ready.write() = None;
+        let waiting = std::mem::take(&mut self.queue.lock().waiting);
+        for job in waiting {
+            let outcome = failed(Blame::Replica, lost);
+            let reply = Reply { batch: job.batch.id, outcome, facts: Facts::default() };
+            job.from.reply(reply, &[]);
+        }
+    }
+
+    fn next(&self, patience: Option<Duration>) -> Next {
         let mut queue = self.queue.lock();
         loop {
             if let Some(job) = queue.waiting.pop_front() {
                 queue.running = true;
-                return Some(job);
+                return Next::Job(job);
             }
             if queue.closed {
-                return None;
+                return Next::Closed;
             }
-            self.wake.wait(&mut queue);
+            match patience {
+                None => self.wake.wait(&mut queue),
+                Some(patience) => {
+                    if self.wake.wait_for(&mut queue, patience).timed_out() {
+                        return Next::Nothing;
+                    }
+                }
+            }
         }
     }
+}
+
+/// What a replica's thread found when it looked for work.
+enum Next {
+    Job(Job),
+    /// No work for as long as it cared to wait.
+    Nothing,
+    Closed,
 }
 
 fn run(engine: &mut dyn Engine, job: &Job) -> Result<Done, RunError> {
@@ -188,7 +236,7 @@ fn ending(batch: &Batch, result: Result<Done, RunError>) -> (Outcome, Facts, Vec
         Err(error) => {
             let blame = match &error {
                 RunError::Refused(_) | RunError::Inputs { .. } => Blame::Request,
-                RunError::Model { .. } => Blame::Replica,
+                RunError::Model { .. } | RunError::Lost(_) => Blame::Replica,
             };
             (failed(blame, &error), Facts::default(), Vec::new())
         }

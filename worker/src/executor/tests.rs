@@ -14,6 +14,8 @@ use protocol::{
 
 use super::*;
 
+mod server;
+
 const TOKEN: &str = "sesame";
 
 /// A directory of one test.
@@ -41,10 +43,14 @@ struct Running {
 
 impl Running {
     fn start(run_dir: &Path, tcp: bool) -> Self {
+        Self::start_with(run_dir, tcp, PathBuf::new())
+    }
+
+    fn start_with(run_dir: &Path, tcp: bool, program: PathBuf) -> Self {
         let (orders_in, orders) = pipe().unwrap();
         let (notices, notices_out) = pipe().unwrap();
         let run_dir = run_dir.to_owned();
-        let args = ExecutorArgs { slice: "gpu0:7g@0".into(), run_dir, tcp };
+        let args = ExecutorArgs { slice: "gpu0:7g@0".into(), run_dir, tcp, program };
         let thread = thread::spawn(move || serve(&args, BufReader::new(orders_in), notices_out));
         Self { orders, notices: BufReader::new(notices), thread }
     }
@@ -73,7 +79,9 @@ impl Running {
         let mut notices = Vec::new();
         loop {
             notices.push(self.notice());
-            if let Some(Notice::Ready { .. } | Notice::Failed { .. }) = notices.last() {
+            if let Some(Notice::Ready { .. } | Notice::Lost { .. } | Notice::Failed { .. }) =
+                notices.last()
+            {
                 return notices;
             }
         }

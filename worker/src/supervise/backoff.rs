@@ -1,26 +1,26 @@
-//! How long to wait before an executor is started again.
+//! How long to wait before what ended is started again.
 
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// An executor that lived this long had found its feet: its end is a new trouble.
+/// What lived this long had found its feet: its end is a new trouble.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// Doubling waits, until an executor lives long enough.
+/// Doubling waits, until something lives long enough.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
 }
 
 impl Backoff {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { next: FIRST }
     }
 
-    /// The wait after an executor that ended having lived for `lived`.
-    pub(super) fn after(&mut self, lived: Duration) -> Duration {
+    /// The wait after one that ended having lived for `lived`.
+    pub(crate) fn after(&mut self, lived: Duration) -> Duration {
         if lived >= HEALTHY {
             self.next = FIRST;
         }

@@ -101,6 +101,7 @@ impl State {
             Notice::Failed { replica, reason } => {
                 self.set(replica, ReplicaState::Failed { reason });
             }
+            Notice::Lost { replica, reason } => self.set(replica, ReplicaState::Lost { reason }),
             Notice::Unloaded { replica } => {
                 self.set(replica, ReplicaState::Failed { reason: "unloaded".to_owned() });
             }

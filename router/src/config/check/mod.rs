@@ -4,6 +4,7 @@
 //! of those escapes, because one problem is enough to refuse the whole.
 
 mod access;
+mod engine;
 pub(crate) mod model;
 mod objective;
 mod router;

@@ -23,6 +23,7 @@ enum Verdict {
     Answer,
     Panic,
     Fail,
+    Vanish,
 }
 
 impl Engine for Gated {
@@ -30,7 +31,7 @@ impl Engine for Gated {
         &self.signature
     }
 
-    fn platform(&self) -> &'static str {
+    fn platform(&self) -> &str {
         "gated"
     }
 
@@ -48,6 +49,10 @@ impl Engine for Gated {
             Verdict::Answer => Ok(Done::default()),
             Verdict::Panic => panic!("the model fell over"),
             Verdict::Fail => Err(RunError::Model { reason: "out of memory".into() }),
+            Verdict::Vanish => Err(RunError::Lost(Lost {
+                reason: "it vanished".into(),
+                last_words: "farewell".into(),
+            })),
         }
     }
 }
@@ -59,7 +64,7 @@ struct Bench {
     client: UnixStream,
     started: Receiver<u64>,
     verdicts: Sender<Verdict>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Result<(), Lost>>,
 }
 
 impl Bench {
@@ -147,7 +152,7 @@ fn a_batch_is_cancelled_only_before_it_starts() {
     bench.verdicts.send(Verdict::Answer).unwrap();
     assert_eq!(bench.reply().batch, 1);
     bench.replica.close();
-    bench.thread.join().unwrap();
+    bench.thread.join().unwrap().unwrap();
     assert!(bench.started.recv().is_err(), "the cancelled batch must not start");
 }
 
@@ -160,7 +165,7 @@ fn batches_of_a_connection_that_ended_are_not_run() {
     bench.replica.forget(1);
     bench.replica.close();
     bench.verdicts.send(Verdict::Answer).unwrap();
-    bench.thread.join().unwrap();
+    bench.thread.join().unwrap().unwrap();
     assert!(bench.started.recv().is_err());
 }
 
@@ -202,7 +207,7 @@ fn a_closed_replica_finishes_what_it_has_and_takes_no_more() {
     bench.verdicts.send(Verdict::Answer).unwrap();
     bench.verdicts.send(Verdict::Answer).unwrap();
     assert_eq!([bench.reply().batch, bench.reply().batch], [1, 2]);
-    bench.thread.join().unwrap();
+    bench.thread.join().unwrap().unwrap();
 }
 
 #[test]
@@ -211,4 +216,23 @@ fn a_replica_that_is_not_warm_takes_nothing() {
     let cold = Replica::new(8);
     let rejected = cold.push(job(1, 1, &bench.link)).unwrap_err();
     assert!(matches!(rejected, Rejected::NotReady { replica: 8 }), "{rejected}");
+}
+
+#[test]
+fn a_model_that_is_gone_fails_every_batch_it_had_and_takes_no_more() {
+    let mut bench = Bench::new();
+    bench.push(1).unwrap();
+    bench.push(2).unwrap();
+    assert_eq!(bench.started.recv(), Ok(1));
+    bench.verdicts.send(Verdict::Vanish).unwrap();
+    let mut failed = [bench.reply(), bench.reply()];
+    failed.sort_by_key(|reply| reply.batch);
+    assert_eq!(failed.each_ref().map(|reply| reply.batch), [1, 2]);
+    for reply in failed {
+        assert_eq!(failure(reply), (Blame::Replica, "it vanished".to_owned()));
+    }
+    let refused = bench.push(3).unwrap_err();
+    assert!(matches!(refused, Rejected::NotReady { replica: 7 }), "{refused}");
+    let lost = bench.thread.join().unwrap().unwrap_err();
+    assert_eq!(lost.whole(), "it vanished; it said last:\nfarewell");
 }
