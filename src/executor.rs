@@ -38,7 +38,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> ExitCode {
     crate::logging::start();
     let Args { gpu, position, lane, slice, device, run_dir, listen, orphan_wait_ms } = args;
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            tracing::error!(%error, "cannot find this program");
+            return ExitCode::FAILURE;
+        }
+    };
     let seat = Seat { gpu, position, lane };
     let orphan_wait = Duration::from_millis(orphan_wait_ms);
-    worker::run_executor(ExecutorArgs { seat, slice, device, run_dir, listen, orphan_wait })
+    let args = ExecutorArgs { seat, slice, device, run_dir, listen, orphan_wait, program };
+    worker::run_executor(args)
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod executor;
+mod guard;
 mod load;
 mod logging;
 mod notify;
@@ -49,6 +50,8 @@ enum Command {
     },
     #[command(hide = true)]
     Executor(executor::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 fn main() -> ExitCode {
@@ -65,5 +68,6 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Executor(args) => executor::run(args),
+        Command::Guard(args) => guard::run(&args),
     }
 }

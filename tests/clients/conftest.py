@@ -23,11 +23,13 @@ STOPS_WITHIN_S = 60
 class Sluice:
     """A running `sluice up`, ready to serve."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, path=None):
         environment = os.environ | {
             "SLUICE_LISTEN": "127.0.0.1:0",
             "SLUICE_ADMIN_LISTEN": "127.0.0.1:0",
         }
+        if path:
+            environment["PATH"] = os.pathsep.join([str(path), environment["PATH"]])
         self.process = subprocess.Popen(
             [PROGRAM, "up", *arguments], stdout=subprocess.PIPE, text=True, env=environment
         )

@@ -32,7 +32,7 @@ fn the_version_names_its_revision() {
 }
 
 #[test]
-fn the_help_lists_every_subcommand_and_hides_the_internal_one() {
+fn the_help_lists_every_subcommand_and_hides_the_internal_ones() {
     let output = sluice(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = stdout(&output);
@@ -47,7 +47,7 @@ fn the_help_lists_every_subcommand_and_hides_the_internal_one() {
         let own = sluice(&[command, "--help"]);
         assert_eq!(own.status.code(), Some(0), "{command} --help: {}", stderr(&own));
     }
-    assert!(!listed.contains(&"executor"), "{listed:?}");
+    assert!(!listed.contains(&"executor") && !listed.contains(&"guard"), "{listed:?}");
     assert!(help.contains("Examples:"), "{help}");
 }
 

@@ -23,11 +23,12 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use protocol::{
-    ExecutorState, LoadedReplica, ModelSpec, Notice, ReadyReplica, ReplicaState, Seat, VERSION,
+    Engine, ExecutorState, LoadedReplica, ModelSpec, Notice, ReadyReplica, ReplicaState, Seat,
+    VERSION,
 };
 
-use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica};
-use crate::seat;
+use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica, warm::Warm};
+use crate::{engine::Lost, seat};
 
 /// What an executor is told on its command line.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct ExecutorArgs {
     pub listen: Option<IpAddr>,
     /// How long it waits for another worker when its own is gone.
     pub orphan_wait: Duration,
+    /// The program that has the subcommand `guard`: this one, as a rule.
+    pub program: PathBuf,
 }
 
 /// The body of `sluice executor`; returns when its worker says so, or is gone for long enough.
@@ -167,32 +170,45 @@ impl Executor {
     }
 
     /// A replica's whole life, on its own thread.
+    ///
+    /// One that fails stays to be seen, until its worker has it loaded again or dropped.
     fn live(&self, replica: &Replica, spec: &ModelSpec) {
         let id = replica.id();
         let loading = self.loading.lock();
         let mut warming = |batch| self.set(id, ReplicaState::Warming { batch });
-        let loaded = warm::bring_up(spec, &self.lane, &mut warming);
+        let loaded = warm::bring_up(spec, &self.args.program, &self.lane, &mut warming);
         drop(loading);
-        match loaded {
-            Ok(_) | Err(_) if self.lane.is_closed(replica) => {}
-            Ok(warm) => {
-                replica.open(warm.engine, warm.ready);
-                let (address, token) = (self.address.clone(), self.token.clone());
-                let ready = ReadyReplica { address, token, ..warm.told };
-                self.set(id, ReplicaState::Ready(Box::new(ready)));
-                self.lane.wait_closed(replica);
-                self.set(id, ReplicaState::Draining);
-                self.lane.wait_drained(replica);
-                drop(replica.retire());
-            }
-            Err(reason) => {
-                tracing::error!(replica = id, model = spec.name, reason, "model not loaded");
-                self.set(id, ReplicaState::Failed { reason, crashed: false });
-                return;
-            }
+        // A file that cannot be loaded stays so; a server may do better next time.
+        let is_server = matches!(spec.engine, Engine::Server(_));
+        let failed = match loaded {
+            Ok(_) | Err(_) if self.lane.is_closed(replica) => None,
+            Ok(warm) => self.serve(replica, warm).err().map(|lost| (lost.whole(), true)),
+            Err(reason) => Some((reason, is_server)),
+        };
+        if let Some((reason, crashed)) = failed {
+            tracing::error!(replica = id, model = spec.name, reason, "model cannot be served");
+            self.set(id, ReplicaState::Failed { reason, crashed });
+            return;
         }
         self.held.write().remove(&id);
         self.announce();
+    }
+
+    /// From a warm model to its unloading, or to its loss.
+    fn serve(&self, replica: &Replica, warm: Warm) -> Result<(), Lost> {
+        let id = replica.id();
+        let look_every = warm.engine.look_every();
+        replica.open(warm.engine, warm.ready);
+        let (address, token) = (self.address.clone(), self.token.clone());
+        let ready = ReadyReplica { address, token, ..warm.told };
+        self.set(id, ReplicaState::Ready(Box::new(ready)));
+        while !self.lane.wait_closed(replica, look_every) {
+            replica.look()?;
+        }
+        self.set(id, ReplicaState::Draining);
+        self.lane.wait_drained(replica);
+        replica.retire();
+        Ok(())
     }
 
     fn set(&self, id: u32, state: ReplicaState) {

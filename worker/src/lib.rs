@@ -13,10 +13,12 @@ pub mod gpu;
 mod host;
 mod join;
 mod lines;
+mod memory;
 mod reconcile;
 mod seat;
 mod signature;
 
+pub use engine::server::guard::run_guard;
 pub use executor::{ExecutorArgs, run_executor};
 pub use host::{Changes, GpuSettings, Host, HostError, Launch, Open};
 pub use join::{Door, Parted, converse, join};

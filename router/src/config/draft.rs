@@ -1,5 +1,7 @@
 //! The file as written: every value optional, every value with its place.
 
+use std::collections::BTreeMap;
+
 use toml::de::DeValue;
 
 use super::{
@@ -62,6 +64,11 @@ pub(super) struct ModelDraft {
     pub(super) class: Option<At<String>>,
     pub(super) inputs: Option<At<Vec<TensorDraft>>>,
     pub(super) outputs: Option<At<Vec<TensorDraft>>>,
+    pub(super) command: Option<At<Vec<At<String>>>>,
+    pub(super) environment: Option<At<BTreeMap<String, String>>>,
+    pub(super) directory: Option<At<String>>,
+    pub(super) served_name: Option<At<String>>,
+    pub(super) ready_timeout_s: Option<At<u64>>,
 }
 
 impl ModelDraft {
@@ -197,6 +204,11 @@ fn model(mut section: Section<'_>, notes: &mut Notes<'_>) -> ModelDraft {
         class: section.get("class", notes),
         inputs: section.get("inputs", notes),
         outputs: section.get("outputs", notes),
+        command: section.get("command", notes),
+        environment: section.get("environment", notes),
+        directory: section.get("directory", notes),
+        served_name: section.get("served_name", notes),
+        ready_timeout_s: section.get("ready_timeout_s", notes),
     };
     draft.keys = section.finish(notes);
     draft

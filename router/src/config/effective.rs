@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
-    Batching, Config, Engine, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Tenant,
-    Worker,
+    Batching, Config, Engine, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Server,
+    Tenant, Worker,
     draft::{
         Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, WorkerDraft,
     },
@@ -219,9 +219,31 @@ impl Listing<'_> {
         }
         self.put("cache_mib", model.cache_mib, &draft.cache_mib);
         self.put("class", model.class.name(), &draft.class);
-        if let Engine::Synthetic { inputs, outputs, .. } = &model.engine {
-            self.put("inputs", tensors(inputs), &draft.inputs);
-            self.put("outputs", tensors(outputs), &draft.outputs);
+        match &model.engine {
+            Engine::Onnx { .. } => {}
+            Engine::Server(server) => self.server(server, draft),
+            Engine::Synthetic { inputs, outputs, .. } => {
+                self.put("inputs", tensors(inputs), &draft.inputs);
+                self.put("outputs", tensors(outputs), &draft.outputs);
+            }
+        }
+    }
+
+    fn server(&mut self, server: &Server, draft: &ModelDraft) {
+        self.put("command", server.command.clone(), &draft.command);
+        let hidden: serde_json::Map<String, Value> =
+            server.environment.keys().map(|name| (name.clone(), HIDDEN.into())).collect();
+        self.put("environment", hidden, &draft.environment);
+        if let Some(setting) = self.settings.last_mut() {
+            let text = format!("{:?}", server.environment);
+            setting.secret = Some(KeyHash::of(text.as_bytes()));
+        }
+        self.put("directory", written(&draft.directory), &draft.directory);
+        self.put("served_name", server.served_name.as_str(), &draft.served_name);
+        self.put("ready_timeout_s", server.ready_timeout.as_secs(), &draft.ready_timeout_s);
+        if let Some(signature) = &server.signature {
+            self.put("inputs", tensors(&signature.inputs), &draft.inputs);
+            self.put("outputs", tensors(&signature.outputs), &draft.outputs);
         }
     }
 

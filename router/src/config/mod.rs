@@ -32,7 +32,7 @@ use std::{
 pub use self::{
     diff::{Change, Effect, diff},
     effective::{Effective, Origin, Setting},
-    model::{Batching, Class, Engine, Model, Replicas},
+    model::{Batching, Class, Engine, Model, Replicas, Server},
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},
     report::Report,

@@ -29,7 +29,7 @@ use tokio::{sync::oneshot, task::AbortHandle};
 
 pub use self::{shared::Caller, state::View, ticket::Ticket};
 use self::{
-    state::{Attached, Came, Counted, Pending, State},
+    state::{Attached, Came, Counted, Fault, Pending, State},
     tally::Tally,
 };
 use crate::{
@@ -185,7 +185,7 @@ impl Dispatcher {
             return;
         }
         state.batches.retain(|_, sent| sent.replica != replica);
-        state.fault = "its replica stopped".to_owned();
+        state.fault = Fault::of_replica("its replica stopped".to_owned());
         state.lose(replica, now);
         self.carry_out(&mut state, now);
     }

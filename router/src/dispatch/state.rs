@@ -28,8 +28,7 @@ pub(super) struct State {
     pub(super) batches: HashMap<u64, Sent>,
     pub(super) effects: Vec<Effect>,
     pub(super) tally: Tally,
-    /// What the last failing replica said.
-    pub(super) fault: String,
+    pub(super) fault: Fault,
     pending: Slab<Pending>,
     next: u64,
     keys: Keys,
@@ -118,7 +117,7 @@ impl State {
             batches: HashMap::new(),
             effects: Vec::new(),
             tally: Tally::default(),
-            fault: String::new(),
+            fault: Fault::of_replica(String::new()),
             pending: Slab::new(),
             next: 0,
             keys: Keys::default(),
@@ -189,15 +188,23 @@ impl State {
             Outcome::Done(answer) if answer.requests.len() == sent.requests.len() => Ended::Done,
             Outcome::Done(answer) => {
                 let (wanted, found) = (sent.requests.len(), answer.requests.len());
-                self.fault = format!("{found} answers came back for {wanted} requests");
+                let message = format!("{found} answers came back for {wanted} requests");
+                self.fault = Fault::of_replica(message);
                 Ended::ReplicaFault
             }
             Outcome::Cancelled => Ended::Cancelled,
             Outcome::Failed(failure) => {
-                self.fault.clone_from(&failure.message);
+                let message = failure.message.clone();
                 match failure.blame {
-                    Blame::Request => Ended::RequestFault,
-                    Blame::Replica => Ended::ReplicaFault,
+                    Blame::Request => {
+                        // Of several nobody can say whose fault it is; they are tried apart.
+                        self.fault = Fault { message, of_request: sent.requests.len() == 1 };
+                        Ended::RequestFault
+                    }
+                    Blame::Replica => {
+                        self.fault = Fault::of_replica(message);
+                        Ended::ReplicaFault
+                    }
                 }
             }
         }
@@ -248,6 +255,29 @@ impl State {
     }
 }
 
+/// What was the matter with the last batch that failed.
+#[derive(Debug)]
+pub(super) struct Fault {
+    message: String,
+    /// Whether the one request in it is to blame.
+    of_request: bool,
+}
+
+impl Fault {
+    pub(super) fn of_replica(message: String) -> Self {
+        Self { message, of_request: false }
+    }
+
+    fn error(&self, model: &str) -> InferError {
+        let (model, message) = (model.to_owned(), self.message.clone());
+        if self.of_request {
+            InferError::Unfit { model, message }
+        } else {
+            InferError::Replica { model, message }
+        }
+    }
+}
+
 impl Dispatcher {
     /// Does what the machine asked for.
     pub(super) fn carry_out(&self, state: &mut State, now: Moment) {
@@ -261,8 +291,8 @@ impl Dispatcher {
                     self.end(state, id, Err(error), now);
                 }
                 Effect::Fail { id } => {
-                    let (model, message) = (self.name.clone(), state.fault.clone());
-                    self.end(state, id, Err(InferError::Replica { model, message }), now);
+                    let error = state.fault.error(&self.name);
+                    self.end(state, id, Err(error), now);
                 }
                 Effect::Cancel { batch, replica } => {
                     if let Some(attached) = state.links.get(&replica) {

@@ -3,6 +3,8 @@
 //! The executor says what is, whole, whenever it changes; the worker orders what shall be. Both may
 //! be repeated without harm, so a worker that starts anew needs nothing but the socket.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::report::ReplicaState;
@@ -133,6 +135,8 @@ pub enum Engine {
         /// The file.
         path: String,
     },
+    /// Another server, started and looked after by the executor.
+    Server(Box<Server>),
     /// No model at all: batches take as long as a measured one took.
     Synthetic {
         /// Batch size and latency in milliseconds, by rising batch size, at least one point.
@@ -145,6 +149,29 @@ pub enum Engine {
         /// What it gives: an input of the same shape and datatype, or else zeros.
         outputs: Vec<TensorShape>,
     },
+}
+
+/// A server of the Open Inference Protocol over HTTP that the executor starts for one model.
+///
+/// In the command's arguments and the environment's values `{port}`, `{host}` and `{model}` stand
+/// for where it shall listen and what it shall serve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The program and its arguments, at least one word; no shell reads them.
+    pub command: Vec<String>,
+    /// What it finds in its environment beside the executor's own.
+    pub environment: BTreeMap<String, String>,
+    /// Where it is started, if not where the executor was.
+    pub directory: Option<String>,
+    /// What it calls the model.
+    pub served_name: String,
+    /// How long it may take until the model is ready, in milliseconds.
+    pub ready_timeout_ms: u64,
+    /// How long it may take over one batch before it is given up, in milliseconds.
+    pub answer_timeout_ms: u64,
+    /// What the model takes and gives, where the server does not say.
+    pub signature: Option<Shapes>,
 }
 
 /// What a model takes and gives.

@@ -14,7 +14,7 @@ mod report;
 
 pub use batch::{Answer, Batch, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead};
 pub use control::{
-    Engine, ExecutorState, LoadedReplica, MAX_LINE, ModelSpec, Notice, Order, Seat, Shapes,
+    Engine, ExecutorState, LoadedReplica, MAX_LINE, ModelSpec, Notice, Order, Seat, Server, Shapes,
     TensorShape, WarmPoint,
 };
 pub use frame::{

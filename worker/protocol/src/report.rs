@@ -148,7 +148,7 @@ pub enum ReplicaState {
     Failed {
         /// For people.
         reason: String,
-        /// Whether its executor is gone, so that the model itself may be sound.
+        /// Whether what runs it is gone, so that the model itself may be sound.
         crashed: bool,
     },
 }

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -143,9 +143,21 @@ impl Lane {
         replica.is_closed()
     }
 
-    /// Returns once `replica` is closed.
-    pub(super) fn wait_closed(&self, replica: &Replica) {
-        self.wait(|_| replica.is_closed());
+    /// Returns once `replica` is closed or its model known to be gone, or after `patience`; says
+    /// whether it is closed.
+    pub(super) fn wait_closed(&self, replica: &Replica, patience: Option<Duration>) -> bool {
+        let mut queue = self.queue.lock();
+        while !replica.is_closed() && replica.is_ready() {
+            match patience {
+                None => self.settled.wait(&mut queue),
+                Some(patience) => {
+                    if self.settled.wait_for(&mut queue, patience).timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        replica.is_closed()
     }
 
     /// Returns once `replica` has no batches.

@@ -3,20 +3,17 @@
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use protocol::{Answer, Batch, Blame, Facts, Outcome, Part};
 
 use super::link::failed;
 use crate::{
     clock,
-    engine::{Done, Engine, RunError},
+    engine::{Done, Engine, Lost, RunError},
     signature::{Refusal, Signature},
 };
 
@@ -29,16 +26,16 @@ pub(super) struct Ready {
 /// A replica as every thread sees it.
 pub(super) struct Replica {
     id: u32,
-    ready: OnceLock<Ready>,
-    engine: Mutex<Option<Box<dyn Engine>>>,
+    ready: RwLock<Option<Ready>>,
+    model: Mutex<Model>,
     closed: AtomicBool,
 }
 
 impl Replica {
     /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
-        let (ready, engine) = (OnceLock::new(), Mutex::default());
-        Self { id, ready, engine, closed: AtomicBool::new(false) }
+        let (ready, model) = (RwLock::default(), Mutex::default());
+        Self { id, ready, model, closed: AtomicBool::new(false) }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -47,14 +44,13 @@ impl Replica {
 
     /// Takes batches from now on.
     pub(super) fn open(&self, engine: Box<dyn Engine>, ready: Ready) {
-        *self.engine.lock() = Some(engine);
-        // A replica is opened by its own thread, once.
-        let _ = self.ready.set(ready);
+        *self.model.lock() = Model::Here(engine);
+        *self.ready.write() = Some(ready);
     }
 
-    /// Takes the model out.
-    pub(super) fn retire(&self) -> Option<Box<dyn Engine>> {
-        self.engine.lock().take()
+    /// Drops the model.
+    pub(super) fn retire(&self) {
+        *self.model.lock() = Model::Unloaded;
     }
 
     /// Whether it takes no more batches. Written by the lane alone, under its lock.
@@ -68,22 +64,57 @@ impl Replica {
 
     /// Whether it can take `batch`, queues aside; none if it is not ready.
     pub(super) fn check(&self, batch: &Batch) -> Option<Result<(), Refusal>> {
-        self.ready.get().map(|ready| ready.signature.check(batch, ready.max_batch))
+        self.ready.read().as_ref().map(|ready| ready.signature.check(batch, ready.max_batch))
     }
 
     /// Runs a batch.
     pub(super) fn run(&self, batch: &Batch, body: &Bytes) -> (Outcome, Facts, Vec<Bytes>) {
-        let mut engine = self.engine.lock();
-        let result = match engine.as_mut() {
-            Some(engine) => {
+        let mut model = self.model.lock();
+        let result = match &mut *model {
+            Model::Here(engine) => {
                 let run = AssertUnwindSafe(|| engine.run(batch, body));
                 catch_unwind(run)
                     .unwrap_or_else(|panic| Err(RunError::Model { reason: said(&*panic) }))
             }
-            None => Err(RunError::Model { reason: "it is unloaded".to_owned() }),
+            Model::Lost(lost) => Err(RunError::Lost(lost.clone())),
+            Model::Unloaded => Err(RunError::Model { reason: "it is unloaded".to_owned() }),
         };
+        if let Err(RunError::Lost(lost)) = &result {
+            self.lose(&mut model, lost);
+        }
         ending(batch, result)
     }
+
+    /// Whether its model is still there.
+    pub(super) fn look(&self) -> Result<(), Lost> {
+        let mut model = self.model.lock();
+        let looked = match &mut *model {
+            Model::Here(engine) => engine.look(),
+            Model::Lost(lost) => Err(lost.clone()),
+            Model::Unloaded => Ok(()),
+        };
+        looked.inspect_err(|lost| self.lose(&mut model, lost))
+    }
+
+    /// Whether it was opened and its model is not known to be gone. Waits for no batch.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.read().is_some()
+    }
+
+    /// Takes no more batches; those it has fail for want of a model.
+    fn lose(&self, model: &mut Model, lost: &Lost) {
+        *self.ready.write() = None;
+        *model = Model::Lost(lost.clone());
+    }
+}
+
+/// What runs a replica's batches.
+#[derive(Default)]
+enum Model {
+    #[default]
+    Unloaded,
+    Here(Box<dyn Engine>),
+    Lost(Lost),
 }
 
 /// What a panic said, if it said anything.
@@ -108,7 +139,7 @@ fn ending(batch: &Batch, result: Result<Done, RunError>) -> (Outcome, Facts, Vec
         Err(error) => {
             let blame = match &error {
                 RunError::Refused(_) | RunError::Inputs { .. } => Blame::Request,
-                RunError::Model { .. } => Blame::Replica,
+                RunError::Model { .. } | RunError::Lost(_) => Blame::Replica,
             };
             (failed(blame, &error), Facts::default(), Vec::new())
         }

@@ -14,6 +14,11 @@ use protocol::{
 
 use super::*;
 
+mod server;
+
+/// The control socket of the executors here.
+const CONTROL: &str = "gpu0-7g-0.0.control";
+
 /// A directory of one test.
 struct Dir(PathBuf);
 
@@ -46,6 +51,7 @@ fn args(run_dir: &Path, listen: Option<IpAddr>) -> ExecutorArgs {
         run_dir: run_dir.to_owned(),
         listen,
         orphan_wait: Duration::ZERO,
+        program: PathBuf::new(),
     }
 }
 
@@ -55,7 +61,7 @@ impl Running {
     }
 
     fn start_with(args: ExecutorArgs) -> Self {
-        let path = args.run_dir.join("gpu0-7g-0.0.control");
+        let path = args.run_dir.join(CONTROL);
         let thread = thread::spawn(move || serve(args));
         let (orders, notices) = Self::call(&path);
         Self { orders, notices, last: None, thread }
@@ -340,7 +346,7 @@ fn the_next_worker_is_told_everything_and_the_replica_serves_on() {
     drop((executor.orders, executor.notices));
     assert!(matches!(client.run(batch(1, 3, &[1]), b"ab").0.outcome, Outcome::Done(_)));
 
-    let (orders, notices) = Running::call(&dir.0.join("gpu0-7g-0.0.control"));
+    let (orders, notices) = Running::call(&dir.0.join(CONTROL));
     let mut again = Running { orders, notices, last: None, thread: executor.thread };
     let state = again.state();
     assert_eq!(Some(&state.replicas), executor.last.as_ref().map(|last| &last.replicas));

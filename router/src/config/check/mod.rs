@@ -4,6 +4,7 @@
 //! of those escapes, because one problem is enough to refuse the whole.
 
 mod access;
+mod engine;
 mod join;
 pub(crate) mod model;
 mod objective;

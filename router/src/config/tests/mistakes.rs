@@ -111,9 +111,42 @@ fn each_engine_has_the_keys_it_needs_and_no_others() {
     );
     let onnx = problems(&slow("").replace("\"synthetic\"", "\"onnx\""));
     assert_eq!(onnx.lines().count(), 3, "{onnx}");
-    assert!(onnx.contains("needs `path`") && onnx.contains("outputs is only for"), "{onnx}");
-    let server = problems(&slow("").replace("\"synthetic\"", "\"server\""));
-    assert_eq!(server, "r.toml:3:10: engine \"server\" is not available in this build yet");
+    assert!(onnx.contains("needs `path`") && onnx.contains("outputs is not for"), "{onnx}");
+    let server =
+        problems("[[model]]\nname = \"a\"\nengine = \"server\"\npath = \"x\"\nslo_ms = 50\n");
+    assert_eq!(
+        server,
+        "r.toml:3:10: engine \"server\" needs `command`\n\
+         r.toml:4:8: path is only for engine \"onnx\"; name the model in the server's command"
+    );
+    let stray = problems(&slow("command = [\"a\"]\nready_timeout_s = 3"));
+    assert_eq!(
+        stray,
+        "r.toml:8:11: command is only for engine \"server\"\n\
+         r.toml:9:19: ready_timeout_s is only for engine \"server\""
+    );
+}
+
+#[test]
+fn a_servers_keys_are_checked() {
+    let server = |more: &str| {
+        problems(&format!("[[model]]\nname = \"a\"\nengine = \"server\"\nslo_ms = 50\n{more}\n"))
+    };
+    assert_eq!(
+        server("command = [\"a\"]\ndirectory = \"nowhere\"\nready_timeout_s = 0"),
+        "r.toml:6:13: directory nowhere: no such directory\n\
+         r.toml:7:19: ready_timeout_s is 0; give 1 to 86400"
+    );
+    assert_eq!(
+        server("command = []\nenvironment = { A = 1, B = \"2\" }\nserved_name = \"\""),
+        "r.toml:5:11: command names no program; give it and its arguments\n\
+         r.toml:6:21: environment.A is 1; give a string\n\
+         r.toml:7:15: served_name is empty; leave it out for the model's own name"
+    );
+    assert_eq!(
+        server("command = [\"a\"]\ninputs = [{ name = \"x\", datatype = \"FP32\", shape = [-1] }]"),
+        "r.toml:3:10: engine \"server\" needs `outputs`"
+    );
 }
 
 #[test]

@@ -209,3 +209,25 @@ fn a_profile_of_new_content_is_a_difference() {
     assert_eq!(changes.len(), 1, "{changes:?}");
     assert_eq!(changes[0].effect, Effect::Live);
 }
+
+#[test]
+fn a_server_is_started_beside_the_file_and_its_environment_is_not_shown() {
+    let text = |secret: &str| {
+        format!(
+            "[[model]]\nname = \"a\"\nengine = \"server\"\nslo_ms = 50\n\
+             command = [\"serve\", \"--port\", \"{{port}}\"]\nenvironment = {{ KEY = \"{secret}\" }}\n"
+        )
+    };
+    let (config, _) = read(&text("opensesame")).unwrap();
+    let Engine::Server(server) = &config.models[0].engine else { panic!("{config:?}") };
+    assert_eq!(server.command, ["serve", "--port", "{port}"]);
+    assert_eq!(server.served_name, "a");
+    assert_eq!(server.directory, configs());
+    assert_eq!(server.ready_timeout, Duration::from_secs(300));
+    let shown = config.effective.to_string();
+    assert!(shown.contains("KEY") && !shown.contains("opensesame"), "{shown}");
+    let (other, _) = read(&text("closesesame")).unwrap();
+    let changes = diff(&config, &other);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0].path, "model.a.environment");
+}

@@ -11,7 +11,7 @@ use protocol::{FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude};
 
 use super::*;
 use crate::{
-    engine::{Done, Engine, RunError},
+    engine::{Done, Engine, Lost, RunError},
     executor::{link::Stream, replica::Ready},
     signature::{Signature, Spec},
 };
@@ -27,6 +27,7 @@ enum Verdict {
     Answer,
     Panic,
     Fail,
+    Vanish,
 }
 
 impl Engine for Gated {
@@ -34,7 +35,7 @@ impl Engine for Gated {
         &self.signature
     }
 
-    fn platform(&self) -> &'static str {
+    fn platform(&self) -> &str {
         "gated"
     }
 
@@ -52,6 +53,10 @@ impl Engine for Gated {
             Verdict::Answer => Ok(Done::default()),
             Verdict::Panic => panic!("the model fell over"),
             Verdict::Fail => Err(RunError::Model { reason: "out of memory".into() }),
+            Verdict::Vanish => Err(RunError::Lost(Lost {
+                reason: "it vanished".into(),
+                last_words: "farewell".into(),
+            })),
         }
     }
 }
@@ -243,4 +248,24 @@ fn a_replica_that_is_not_warm_takes_nothing() {
     let cold = Arc::new(Replica::new(9));
     let rejected = bench.lane.push(job(&cold, 1, 1, &bench.link)).unwrap_err();
     assert!(matches!(rejected, Rejected::NotReady { replica: 9 }), "{rejected}");
+}
+
+#[test]
+fn a_model_that_is_gone_fails_every_batch_it_had_and_takes_no_more() {
+    let mut bench = Bench::new();
+    bench.push(1).unwrap();
+    bench.push(2).unwrap();
+    assert_eq!(bench.started.recv(), Ok(1));
+    bench.verdicts.send(Verdict::Vanish).unwrap();
+    let mut failed = [bench.reply(), bench.reply()];
+    failed.sort_by_key(|reply| reply.batch);
+    assert_eq!(failed.each_ref().map(|reply| reply.batch), [1, 2]);
+    for reply in failed {
+        assert_eq!(failure(reply), (Blame::Replica, "it vanished".to_owned()));
+    }
+    let refused = bench.push(3).unwrap_err();
+    assert!(matches!(refused, Rejected::NotReady { replica: 7 }), "{refused}");
+    assert!(!bench.lane.wait_closed(&bench.replicas[0], None), "nobody closed it");
+    let lost = bench.replicas[0].look().unwrap_err();
+    assert_eq!(lost.whole(), "it vanished; it said last:\nfarewell");
 }

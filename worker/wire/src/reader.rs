@@ -1,7 +1,7 @@
 //! HTTP/1.1 answers, read piece by piece and not kept.
 //!
-//! The generator needs the status, and to know where an answer ends. Bodies pass through a sink
-//! that usually ignores them, so an answer that arrives whole is never copied.
+//! A load generator needs the status, and to know where an answer ends. Bodies pass through a sink,
+//! which may ignore them, so an answer that arrives whole is copied by nobody who does not want it.
 
 /// Most header lines an answer may have.
 const MAX_HEADERS: usize = 64;
@@ -17,6 +17,8 @@ pub struct Answer {
     pub status: u16,
     /// Whether the connection ends with this answer.
     pub close: bool,
+    /// `Inference-Header-Content-Length`, where the answer has one.
+    pub header_length: Option<usize>,
 }
 
 /// Why bytes are not an HTTP/1.1 answer.
@@ -28,8 +30,8 @@ pub enum WireError {
     /// The head does not end.
     #[error("the answer's head is longer than {MAX_HEAD_BYTES} bytes")]
     LongHead,
-    /// `Content-Length` is not a number.
-    #[error("the answer's content-length is not a number")]
+    /// A length is not a number.
+    #[error("a length in the answer's head is not a number")]
     Length,
     /// A chunk does not begin with its size.
     #[error("a chunk of the answer is malformed")]
@@ -66,7 +68,7 @@ enum Phase {
 
 impl Default for Reader {
     fn default() -> Self {
-        let answer = Answer { status: 0, close: false };
+        let answer = Answer { status: 0, close: false, header_length: None };
         Self { phase: Phase::Head, kept: Vec::new(), answer }
     }
 }
@@ -150,7 +152,11 @@ impl Reader {
             return false;
         }
         let until_close = matches!(head.framing, Framing::UntilClose);
-        self.answer = Answer { status: head.status, close: head.close || until_close };
+        self.answer = Answer {
+            status: head.status,
+            close: head.close || until_close,
+            header_length: head.header_length,
+        };
         if matches!(head.status, 204 | 304) {
             return true;
         }
@@ -200,6 +206,7 @@ enum Framing {
 struct Head {
     status: u16,
     close: bool,
+    header_length: Option<usize>,
     framing: Framing,
 }
 
@@ -212,19 +219,27 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(usize, Head)>, WireError> {
     };
     let mut close = response.version == Some(0);
     let mut framing = Framing::UntilClose;
+    let mut header_length = None;
     for header in response.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
             if !matches!(framing, Framing::Chunked) {
-                let text = std::str::from_utf8(header.value).map_err(|_| WireError::Length)?;
-                framing = Framing::Length(text.trim().parse().map_err(|_| WireError::Length)?);
+                framing = Framing::Length(number(header.value)?);
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             framing = Framing::Chunked;
         } else if header.name.eq_ignore_ascii_case("connection") {
             close = header.value.eq_ignore_ascii_case(b"close");
+        } else if header.name.eq_ignore_ascii_case("inference-header-content-length") {
+            header_length = Some(number(header.value)?);
         }
     }
-    Ok(Some((used, Head { status: response.code.unwrap_or(0), close, framing })))
+    let status = response.code.unwrap_or(0);
+    Ok(Some((used, Head { status, close, header_length, framing })))
+}
+
+fn number<T: std::str::FromStr>(value: &[u8]) -> Result<T, WireError> {
+    let text = std::str::from_utf8(value).ok();
+    text.and_then(|text| text.trim().parse().ok()).ok_or(WireError::Length)
 }
 
 fn chunk_size(line: &[u8]) -> Result<u64, WireError> {
@@ -247,6 +262,10 @@ mod tests {
     const CHUNKED: &[u8] =
         b"HTTP/1.1 503 No\r\ntransfer-encoding: chunked\r\n\r\n3;x=1\r\nhel\r\n2\r\nlo\r\n0\r\nt: 1\r\n\r\n";
 
+    fn answered(status: u16) -> Answer {
+        Answer { status, close: false, header_length: None }
+    }
+
     fn read(bytes: &[u8], piece: usize) -> (Option<Answer>, Vec<u8>) {
         let mut reader = Reader::default();
         let mut body = Vec::new();
@@ -263,7 +282,7 @@ mod tests {
         for (bytes, status) in [(PLAIN, 200), (CHUNKED, 503)] {
             for piece in 1..=bytes.len() {
                 let (answer, body) = read(bytes, piece);
-                assert_eq!(answer, Some(Answer { status, close: false }), "pieces of {piece}");
+                assert_eq!(answer, Some(answered(status)), "pieces of {piece}");
                 assert_eq!(body, b"hello", "pieces of {piece}");
             }
         }
@@ -274,7 +293,7 @@ mod tests {
         let mut reader = Reader::default();
         for _ in 0..3 {
             let answer = reader.feed(PLAIN, &mut |_| ()).unwrap();
-            assert_eq!(answer, Some(Answer { status: 200, close: false }));
+            assert_eq!(answer, Some(answered(200)));
             assert!(reader.is_fresh());
         }
     }
@@ -283,7 +302,7 @@ mod tests {
     fn a_body_without_a_length_ends_with_the_connection() {
         let mut reader = Reader::default();
         assert_eq!(reader.feed(b"HTTP/1.0 200 OK\r\n\r\nabc", &mut |_| ()).unwrap(), None);
-        assert_eq!(reader.closed().unwrap(), Some(Answer { status: 200, close: true }));
+        assert_eq!(reader.closed().unwrap(), Some(Answer { close: true, ..answered(200) }));
     }
 
     #[test]
@@ -297,7 +316,7 @@ mod tests {
     #[test]
     fn an_interim_answer_is_skipped() {
         let bytes = [b"HTTP/1.1 100 Continue\r\n\r\n", PLAIN].concat();
-        assert_eq!(read(&bytes, 7).0, Some(Answer { status: 200, close: false }));
+        assert_eq!(read(&bytes, 7).0, Some(answered(200)));
     }
 
     #[test]
