@@ -13,8 +13,8 @@ use std::{
 use router::{
     config::{self, Config},
     drain::Ended,
-    metrics,
     serve::{Router, Start},
+    state::Build,
 };
 use tokio::sync::mpsc;
 use worker::{Launch, Worker};
@@ -67,10 +67,6 @@ async fn serve(
     placement: worker::Placement,
     run_dir: &RunDir,
 ) -> ExitCode {
-    let metrics = match metrics::install(env!("CARGO_PKG_VERSION"), env!("SLUICE_REVISION")) {
-        Ok(metrics) => metrics,
-        Err(error) => return failed(&format!("cannot record metrics: {error}")),
-    };
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => return failed(&format!("cannot find this program: {error}")),
@@ -78,7 +74,11 @@ async fn serve(
     let is_demo = args.config.is_none();
     let models = objectives(&config);
     let (sender, reports) = mpsc::channel(REPORTS);
-    let start = Start { config, file: args.config, reports, metrics };
+    let build = Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: env!("SLUICE_REVISION").to_owned(),
+    };
+    let start = Start { config, file: args.config, reports, build };
     let router = match Router::start(start).await {
         Ok(router) => router,
         Err(error) => return failed(&chain(&error)),

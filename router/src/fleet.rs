@@ -12,7 +12,7 @@ use std::{
 
 use oip::{Signature, TensorSpec};
 use parking_lot::Mutex;
-use protocol::{ReadyReplica, ReplicaState, Report, Shapes, WarmPoint};
+use protocol::{ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes, WarmPoint};
 use tokio::{
     sync::{Notify, futures::Notified, mpsc},
     task::JoinHandle,
@@ -22,6 +22,7 @@ use tokio::{
 use crate::{
     dispatch::Replica,
     model::{Failure, Model},
+    state::{self, ReplicaPhase},
     transport::{self, Hello, LinkError},
 };
 
@@ -34,6 +35,17 @@ pub struct Fleet {
     models: HashMap<String, Arc<Model>>,
     known: Mutex<Known>,
     changed: Arc<Notify>,
+}
+
+/// What a worker said of one slice.
+#[derive(Clone, Debug, Default)]
+pub struct Reported {
+    /// The executor's process, while there is one.
+    pub pid: Option<u32>,
+    /// How often the executor was started again.
+    pub restarts: u32,
+    /// The replicas there.
+    pub replicas: Vec<state::ReplicaState>,
 }
 
 #[derive(Debug, Default)]
@@ -78,9 +90,10 @@ impl Fleet {
         }
     }
 
-    /// The last report of every slice.
-    pub fn reports(&self) -> Vec<Report> {
-        self.known.lock().reports.values().cloned().collect()
+    /// What was last reported of every slice, by label, without its executor's token.
+    pub fn reported(&self) -> BTreeMap<String, Reported> {
+        let known = self.known.lock();
+        known.reports.iter().map(|(slice, report)| (slice.clone(), reported(report))).collect()
     }
 
     fn take(&self, report: Report) {
@@ -114,25 +127,7 @@ impl Fleet {
             }
         }
         known.reports.insert(report.slice.clone(), report);
-        self.count(&known);
         self.changed.notify_waiters();
-    }
-
-    fn count(&self, known: &Known) {
-        for (name, model) in &self.models {
-            let mut counts = [0; 5];
-            let all = known.reports.values().flat_map(|report| &report.replicas);
-            for replica in all.filter(|replica| replica.model == *name) {
-                let index = match replica.state {
-                    ReplicaState::Starting | ReplicaState::Loading => 0,
-                    ReplicaState::Warming { .. } => 1,
-                    ReplicaState::Ready(_) => 2,
-                    ReplicaState::Failed { .. } => 4,
-                };
-                counts[index] += 1;
-            }
-            model.dispatcher().metrics().replicas(counts);
-        }
     }
 }
 
@@ -229,6 +224,39 @@ fn signature(shapes: &Shapes) -> Signature {
             .collect()
     };
     Signature { inputs: specs(&shapes.inputs), outputs: specs(&shapes.outputs) }
+}
+
+fn reported(report: &Report) -> Reported {
+    let replica = |replica: &ReplicaReport| {
+        let mut shown = state::ReplicaState {
+            replica: replica.replica,
+            model: replica.model.clone(),
+            state: ReplicaPhase::Starting,
+            reason: None,
+            memory_bytes: None,
+            load_ms: None,
+        };
+        shown.state = match &replica.state {
+            ReplicaState::Starting => ReplicaPhase::Starting,
+            ReplicaState::Loading => ReplicaPhase::Loading,
+            ReplicaState::Warming { .. } => ReplicaPhase::Warming,
+            ReplicaState::Failed { reason } => {
+                shown.reason = Some(reason.clone());
+                ReplicaPhase::Failed
+            }
+            ReplicaState::Ready(ready) => {
+                shown.memory_bytes = Some(ready.memory_bytes);
+                shown.load_ms = Some(ready.load_us as f64 / 1e3);
+                ReplicaPhase::Ready
+            }
+        };
+        shown
+    };
+    Reported {
+        pid: report.pid,
+        restarts: report.restarts,
+        replicas: report.replicas.iter().map(replica).collect(),
+    }
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

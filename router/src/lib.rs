@@ -18,6 +18,8 @@ pub mod http;
 pub mod metrics;
 pub mod model;
 pub mod planfile;
+pub mod recent;
 pub mod registry;
 pub mod serve;
+pub mod state;
 pub mod transport;

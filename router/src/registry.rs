@@ -1,18 +1,26 @@
 //! Every model served, as the listeners see them.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use policy::moment::Moment;
 use serde_json::{Value, json};
 
 use crate::{
     clock::Clock,
-    config::Config,
+    config::{self, Config},
     error::InferError,
-    fleet::Fleet,
+    fleet::{Fleet, Reported},
     http::backend::{Availability, Backend, Check, Served},
     metrics::Outcome,
     model::Model,
+    state::{ConfigState, GpuState, ModelState, Replicas, SliceState},
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -22,6 +30,8 @@ pub struct Registry {
     by_name: HashMap<String, Arc<Model>>,
     fleet: Arc<Fleet>,
     config: ArcSwap<Config>,
+    loads: Mutex<ConfigState>,
+    clock: Clock,
 }
 
 impl Registry {
@@ -37,6 +47,8 @@ impl Registry {
             fleet: Arc::new(Fleet::new(&models)),
             models,
             config: ArcSwap::from_pointee(config),
+            loads: Mutex::default(),
+            clock,
         })
     }
 
@@ -84,11 +96,50 @@ impl Registry {
         self.config.store(Arc::new(config));
     }
 
-    /// Brings the gauges up to date that move with time alone.
-    pub fn refresh_gauges(&self) {
-        for model in &self.models {
-            model.dispatcher().refresh_gauges();
+    /// Notes an attempt to load a configuration at `at_s` seconds since 1970.
+    pub fn loaded(&self, succeeded: bool, at_s: f64) {
+        let mut loads = self.loads.lock();
+        loads.last_reload_successful = succeeded;
+        if succeeded {
+            loads.generation += 1;
+            loads.loaded_at_s = at_s;
         }
+    }
+
+    /// How the configuration was last loaded.
+    pub fn config_state(&self) -> ConfigState {
+        *self.loads.lock()
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.clock.now().since(Moment::default())
+    }
+
+    /// Remembers every model's counts of now.
+    pub fn take_counts(&self) {
+        self.models.iter().for_each(|model| model.take_counts());
+    }
+
+    /// Every model and every GPU, in the order of the configuration.
+    pub fn states(&self) -> (Vec<ModelState>, Vec<GpuState>) {
+        let mut reported = self.fleet.reported();
+        let config = self.config.load();
+        let gpus: Vec<GpuState> = config
+            .workers
+            .iter()
+            .enumerate()
+            .map(|(index, worker)| gpu(index, worker, &mut reported))
+            .collect();
+        let mut replicas = HashMap::<&str, Replicas>::new();
+        let slices = gpus.iter().flat_map(|gpu| &gpu.slices);
+        for replica in slices.flat_map(|slice| &slice.replicas) {
+            replicas.entry(&replica.model).or_default().add(replica);
+        }
+        let state = |model: &Arc<Model>| {
+            model.state(replicas.get(model.name()).copied().unwrap_or_default())
+        };
+        (self.models.iter().map(state).collect(), gpus)
     }
 }
 
@@ -122,30 +173,14 @@ impl Backend for Registry {
 
     fn refused(&self, model: Option<&Model>, error: &InferError) {
         if let Some(model) = model {
-            model.dispatcher().metrics().ended(Outcome::Refused(error.reason()));
+            model.dispatcher().metrics().ended(Outcome::from(error));
         }
     }
 
-    fn state(&self) -> Value {
-        let models = self.models.iter().map(|model| {
-            let config = model.config();
-            json!({
-                "name": model.name(),
-                "version": model.version(),
-                "availability": availability(&model.availability()),
-                "slo_ms": config.slo.as_secs_f64() * 1e3,
-                "slo_target": config.slo_target,
-                "max_batch": model.max_batch(),
-                "batching": config.batching.name(),
-                "dispatch": model.view(),
-                "cache": model.cached(),
-            })
-        });
-        json!({ "models": models.collect::<Vec<_>>(), "slices": self.fleet.reports().iter().map(slice).collect::<Vec<_>>() })
-    }
-
     fn workers(&self) -> Value {
-        json!({ "slices": self.fleet.reports().iter().map(slice).collect::<Vec<_>>() })
+        let (_, gpus) = self.states();
+        let slices: Vec<SliceState> = gpus.into_iter().flat_map(|gpu| gpu.slices).collect();
+        json!({ "slices": slices })
     }
 
     fn config(&self) -> Value {
@@ -154,37 +189,31 @@ impl Backend for Registry {
     }
 }
 
-fn availability(availability: &Availability) -> Value {
-    match availability {
-        Availability::Ready => json!("ready"),
-        Availability::Loading => json!("loading"),
-        Availability::Unavailable { reason } => json!({ "unavailable": reason }),
+/// A configured GPU, with what was reported of its slices.
+fn gpu(
+    index: usize,
+    worker: &config::Worker,
+    reported: &mut BTreeMap<String, Reported>,
+) -> GpuState {
+    let kind = mig::kind(worker.gpu.kind()).ok();
+    let slice = |slice: &config::Slice| {
+        let position = kind?.position(&slice.position).ok()?;
+        let label = mig::slice_label(index, position);
+        let Reported { pid, restarts, replicas } = reported.remove(&label).unwrap_or_default();
+        Some(SliceState {
+            slice: label,
+            profile: slice.profile.clone(),
+            start: position.start(),
+            memory_slices: position.end() - position.start(),
+            pid,
+            restarts,
+            replicas,
+        })
+    };
+    GpuState {
+        gpu: format!("gpu{index}"),
+        kind: worker.gpu.kind().to_owned(),
+        memory_slices: kind.map_or(0, |kind| kind.memory_slices),
+        slices: worker.slices.iter().filter_map(slice).collect(),
     }
-}
-
-/// A slice's report without its executor's token.
-fn slice(report: &protocol::Report) -> Value {
-    let replicas = report.replicas.iter().map(|replica| {
-        let mut shown = json!({ "replica": replica.replica, "model": replica.model });
-        shown["state"] = match &replica.state {
-            protocol::ReplicaState::Starting => json!("starting"),
-            protocol::ReplicaState::Loading => json!("loading"),
-            protocol::ReplicaState::Warming { batch } => json!({ "warming": batch }),
-            protocol::ReplicaState::Failed { reason } => json!({ "failed": reason }),
-            protocol::ReplicaState::Ready(ready) => {
-                shown["memory_bytes"] = json!(ready.memory_bytes);
-                shown["load_ms"] = json!(ready.load_us as f64 / 1e3);
-                shown["warmup"] = json!(ready.warmup);
-                json!("ready")
-            }
-        };
-        shown
-    });
-    json!({
-        "slice": report.slice,
-        "profile": report.profile,
-        "pid": report.pid,
-        "restarts": report.restarts,
-        "replicas": replicas.collect::<Vec<_>>(),
-    })
 }

@@ -8,7 +8,6 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use metrics_exporter_prometheus::PrometheusHandle;
 use protocol::Report;
 use serde_json::{Value, json};
 use tokio::{
@@ -25,8 +24,9 @@ use crate::{
     config::{self, Config, Effect, RouterSettings},
     drain::{Drain, Ended, Times, stop_signals},
     http::{self, ServerState},
-    metrics,
+    recent,
     registry::Registry,
+    state::{self, Build, State},
 };
 
 /// A router that listens.
@@ -66,14 +66,14 @@ pub struct Start {
     pub file: Option<PathBuf>,
     /// What the workers say.
     pub reports: mpsc::Receiver<Report>,
-    /// The process's metrics.
-    pub metrics: PrometheusHandle,
+    /// The program it is part of.
+    pub build: Build,
 }
 
 impl Router {
     /// Listens on both addresses and starts every loop. Must be called inside a runtime.
     pub async fn start(start: Start) -> Result<Self, StartError> {
-        let Start { config, file, reports, metrics: handle } = start;
+        let Start { config, file, reports, build } = start;
         let signals = stop_signals()?;
         let settings = config.router.clone();
         let inference = bind(settings.listen).await?;
@@ -83,13 +83,13 @@ impl Router {
         let registry = Registry::start(config)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-        metrics::reloaded(true, wall_clock_s());
+        state.backend.loaded(true, wall_clock_s());
         tokio::spawn(async move { fleet.listen(reports).await });
-        tokio::spawn(upkeep(handle.clone()));
+        tokio::spawn(take_counts(Arc::clone(&state)));
         reload_on_hangup(Arc::clone(&state), file.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
         let (stop_admin, stopped) = oneshot::channel();
-        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, handle)));
+        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build)));
         let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));
         Ok(Self {
             state,
@@ -138,16 +138,13 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     listener.map_err(|source| StartError::Listen { address, source })
 }
 
-fn hooks(
-    state: &Arc<ServerState<Registry>>,
-    file: Option<PathBuf>,
-    handle: PrometheusHandle,
-) -> Hooks {
-    let (shown, reloading) = (Arc::clone(state), Arc::clone(state));
+fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
+    let [scraped, shown, reloading] = [(); 3].map(|()| Arc::clone(state));
+    let same_build = build.clone();
     Hooks {
-        metrics: Box::new(move || {
-            shown.backend.refresh_gauges();
-            handle.render()
+        metrics: Box::new(move |format| state::page(&scraped, &same_build, format)),
+        state: Box::new(move || {
+            serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
         }),
         reload: Box::new(move || {
             let (state, file) = (Arc::clone(&reloading), file.clone());
@@ -175,7 +172,7 @@ async fn reload(
         Ok(config) => swap(state, config),
         Err(error) => Err(error),
     };
-    metrics::reloaded(result.is_ok(), wall_clock_s());
+    state.backend.loaded(result.is_ok(), wall_clock_s());
     match &result {
         Ok(report) => tracing::info!(%report, "configuration reloaded"),
         Err(ReloadError::Invalid { problems }) => {
@@ -226,11 +223,11 @@ fn swap(state: &ServerState<Registry>, config: Config) -> Result<Value, ReloadEr
     Ok(json!({ "changes": changes }))
 }
 
-async fn upkeep(handle: PrometheusHandle) {
-    let mut ticks = interval(metrics::UPKEEP);
+async fn take_counts(state: Arc<ServerState<Registry>>) {
+    let mut ticks = interval(recent::EVERY);
     loop {
         ticks.tick().await;
-        handle.run_upkeep();
+        state.backend.take_counts();
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
+pub(crate) mod large;
 pub(crate) mod peer;
 
 use std::time::Duration;

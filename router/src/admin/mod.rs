@@ -29,6 +29,7 @@ use crate::{
         backend::Backend,
         listen::{self, Answer, Limits},
     },
+    metrics::Format,
 };
 
 /// Connections the admin listener keeps, whatever the front door may.
@@ -43,8 +44,10 @@ pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + S
 
 /// What the listener asks of the program around it.
 pub struct Hooks {
-    /// Every metric in Prometheus' text format.
-    pub metrics: Box<dyn Fn() -> String + Send + Sync>,
+    /// Every metric, in the format asked for.
+    pub metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
+    /// What is going on, as one document.
+    pub state: Box<dyn Fn() -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
 }

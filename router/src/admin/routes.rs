@@ -10,7 +10,7 @@ use axum::{
     routing::{MethodRouter, any, get, post},
 };
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 use tower::Layer;
 
@@ -26,9 +26,8 @@ use crate::{
         reply::{self, Reply},
         unknown,
     },
+    metrics::Format,
 };
-
-const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 const READ: &[&str] = &["GET", "HEAD"];
 const WRITE: &[&str] = &["POST"];
@@ -93,13 +92,15 @@ async fn ready<B: Backend>(State(admin): Asked<B>, RawQuery(query): RawQuery) ->
     views::ready(&admin.shared, verbose)
 }
 
-async fn metrics<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
-    let metrics = Bytes::from((admin.hooks.metrics)());
-    reply::of(StatusCode::OK, METRICS, metrics.into())
+async fn metrics<B: Backend>(State(admin): Asked<B>, headers: HeaderMap) -> Response<Reply> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let page = Bytes::from((admin.hooks.metrics)(format));
+    reply::of(StatusCode::OK, HeaderValue::from_static(format.content_type()), page.into())
 }
 
 async fn state<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
-    reply::json(StatusCode::OK, &admin.shared.backend.state())
+    reply::json(StatusCode::OK, &(admin.hooks.state)())
 }
 
 async fn config<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {

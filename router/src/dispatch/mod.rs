@@ -23,7 +23,11 @@ use policy::{
 use protocol::Reply;
 use tokio::sync::oneshot;
 
-pub use self::{shared::Caller, state::View, ticket::Ticket};
+pub use self::{
+    shared::Caller,
+    state::{Limit, SetBy, View},
+    ticket::Ticket,
+};
 use self::{
     state::{Attached, Came, Counted, Pending, State},
     tally::Tally,
@@ -80,7 +84,7 @@ impl Dispatcher {
             name: model.name.clone(),
             clock,
             alarm: Alarm::new()?,
-            metrics: ModelMetrics::new(&model.name),
+            metrics: ModelMetrics::default(),
             state: Mutex::new(State::new(machine, model.slo)),
         });
         tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
@@ -145,7 +149,6 @@ impl Dispatcher {
         state.signature = Some(signature);
         state.effects = state.machine.add_replica(id, &measured, now);
         self.carry_out(&mut state, now);
-        self.show_limits(&state);
     }
 
     /// Takes a replica out of rotation that is there no more.
@@ -172,9 +175,6 @@ impl Dispatcher {
         self.carry_out(&mut state, now);
         if let (Some(learned), protocol::Outcome::Done(answer)) = (learned, &reply.outcome) {
             state.tally.batch(learned.rows, &reply.facts);
-            if let Some(attached) = state.links.get(&replica) {
-                self.metrics.limit(&attached.slice, learned.limit);
-            }
             for (id, outputs) in answer::split(answer, body, &sent, state.batches_rows()) {
                 self.end(&mut state, id, Ok(Answer { outputs }), now);
             }
@@ -194,14 +194,6 @@ impl Dispatcher {
     /// Where requests' time went, for `/stats`.
     pub fn tally(&self) -> Tally {
         self.state.lock().tally.clone()
-    }
-
-    /// Brings the gauges up to date that move with time alone.
-    pub fn refresh_gauges(&self) {
-        let now = self.clock.now();
-        let state = self.state.lock();
-        let oldest = state.machine.oldest().map_or(Duration::ZERO, |arrived| now.since(arrived));
-        self.metrics.queue(state.machine.waiting(), oldest);
     }
 
     fn abandon(&self, id: u64, key: u32, deadline: Moment) {
@@ -241,8 +233,7 @@ impl Dispatcher {
     fn count(&self, state: &mut State, took: Duration, error: Option<&InferError>) {
         let outcome = match error {
             None => Outcome::Served { took, in_time: took <= state.objective },
-            Some(InferError::Replica { .. } | InferError::Internal { .. }) => Outcome::Failed,
-            Some(refusal) => Outcome::Refused(refusal.reason()),
+            Some(error) => Outcome::from(error),
         };
         match error {
             None => state.tally.success(took),
@@ -274,14 +265,6 @@ impl Dispatcher {
                 InferError::TooLate { model, waited: now.since(came.arrived) }
             }
             Refusal::NoReplica => InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY },
-        }
-    }
-
-    fn show_limits(&self, state: &State) {
-        for (replica, limit) in state.machine.limits() {
-            if let Some(attached) = state.links.get(&replica) {
-                self.metrics.limit(&attached.slice, limit);
-            }
         }
     }
 

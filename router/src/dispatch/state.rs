@@ -1,15 +1,19 @@
 //! What one model's lock protects.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use oip::{Signature, Tensor};
 use policy::{
-    dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, Refusal},
+    dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, LimitedBy, Refusal},
     moment::Moment,
 };
 use protocol::{Blame, Outcome, Part, Reply, TensorHead, ToExecutor};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slab::Slab;
 use tokio::sync::oneshot;
 
@@ -82,7 +86,7 @@ pub(super) struct Sent {
 }
 
 /// What is going on in one model's dispatcher.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
     /// Requests waiting for a batch.
     pub waiting: usize,
@@ -97,7 +101,7 @@ pub struct View {
 }
 
 /// One replica's batch limit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// The replica.
     pub replica: u32,
@@ -105,6 +109,30 @@ pub struct Limit {
     pub slice: String,
     /// The most rows its next batch may hold.
     pub rows: u32,
+    /// What allows no more.
+    pub set_by: SetBy,
+}
+
+/// What holds a batch limit down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SetBy {
+    /// The operator's `max_batch`.
+    MaxBatch,
+    /// Batches that came late, or too few yet that came in time.
+    Aimd,
+}
+
+impl View {
+    /// The largest limit on each slice.
+    pub fn limits_by_slice(&self) -> impl Iterator<Item = (&str, u32)> {
+        let mut largest = BTreeMap::<&str, u32>::new();
+        for limit in &self.limits {
+            let rows = largest.entry(&limit.slice).or_default();
+            *rows = limit.rows.max(*rows);
+        }
+        largest.into_iter()
+    }
 }
 
 impl State {
@@ -233,9 +261,13 @@ impl State {
 
     pub(super) fn view(&self, now: Moment) -> View {
         let oldest = self.machine.oldest().map_or(Duration::ZERO, |arrived| now.since(arrived));
-        let limits = self.machine.limits().filter_map(|(replica, rows)| {
-            let slice = self.links.get(&replica)?.slice.clone();
-            Some(Limit { replica, slice, rows })
+        let limits = self.machine.limits().filter_map(|limit| {
+            let slice = self.links.get(&limit.replica)?.slice.clone();
+            let set_by = match limit.set_by {
+                LimitedBy::MaxBatch => SetBy::MaxBatch,
+                LimitedBy::Aimd => SetBy::Aimd,
+            };
+            Some(Limit { replica: limit.replica, slice, rows: limit.rows, set_by })
         });
         View {
             waiting: self.machine.waiting(),

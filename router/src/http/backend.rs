@@ -30,9 +30,6 @@ pub trait Backend: Send + Sync + 'static {
     /// `model` is absent if the request named none that exists.
     fn refused(&self, model: Option<&Self::Model>, error: &InferError);
 
-    /// Queues, replicas and slices, for `GET /admin/v1/state`.
-    fn state(&self) -> serde_json::Value;
-
     /// The workers and what they last reported, for `GET /admin/v1/workers`.
     fn workers(&self) -> serde_json::Value;
 

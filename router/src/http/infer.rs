@@ -49,10 +49,21 @@ pub(super) async fn infer<B: Backend>(
         (Ok(_), Err(error)) => return refuse(None, error),
         (Err(error), found) => return refuse(found.ok().as_deref(), error),
     };
-    let (request, job) = match prepare(state, call, body, (&*model, caller)).await {
-        Ok(prepared) => prepared,
-        Err(error) => return refuse(Some(&*model), error),
-    };
+    let underway = state.access.load().metrics(caller).begin();
+    let answered = answer(state, call, body, (&*model, caller)).await;
+    underway.told(answered.as_ref().err());
+    answered
+}
+
+/// Answers a caller that may ask this model.
+async fn answer<B: Backend>(
+    state: &ServerState<B>,
+    call: &Call<'_>,
+    body: &mut Incoming,
+    (model, caller): (&B::Model, Caller),
+) -> Result<Response<Reply>, InferError> {
+    let prepared = prepare(state, call, body, (model, caller)).await;
+    let (request, job) = prepared.inspect_err(|error| state.backend.refused(Some(model), error))?;
     let answer = model.infer(job).await?;
     let response = oip::Response {
         model_name: model.name().to_owned(),

@@ -20,7 +20,19 @@ async fn health_and_metrics_answer_on_the_admin_port() {
     assert_eq!(client.get("/readyz").await.status, 200);
     let metrics = client.get("/metrics").await;
     assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-    assert_eq!(metrics.body, "sluice_build_info 1\n");
+    assert_eq!(metrics.body, "Text");
+}
+
+#[tokio::test]
+async fn metrics_are_messages_for_a_scraper_that_prefers_them() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let kind = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                encoding=delimited";
+    let accept = [("accept", &*format!("{kind},text/plain;version=0.0.4;q=0.5"))];
+    let metrics = client.send(Method::GET, "/metrics", &accept, Bytes::new()).await;
+    let found = metrics.header("content-type").unwrap_or_default().replace("; ", ";");
+    assert_eq!((found.as_str(), &*metrics.body), (kind, &b"Protobuf"[..]));
 }
 
 #[tokio::test]
@@ -44,10 +56,11 @@ async fn readyz_lists_every_check_if_asked() {
 async fn state_config_workers_models_and_tenants_are_json() {
     let server = Server::start().await;
     let mut client = server.admin_client().await;
-    assert_eq!(client.get("/admin/v1/state").await.json(), json!({"queues": []}));
+    assert_eq!(client.get("/admin/v1/state").await.json(), json!({"models": []}));
     assert_eq!(client.get("/admin/v1/config").await.json(), json!({"router": {}}));
     assert_eq!(client.get("/admin/v1/workers").await.json(), json!({"workers": []}));
-    assert_eq!(client.get("/admin/v1/tenants").await.json(), json!({"tenants": []}));
+    let tenants = client.get("/admin/v1/tenants").await.json();
+    assert_eq!(tenants["tenants"][0]["name"], "other", "{tenants}");
     let models = client.get("/admin/v1/models").await.json();
     assert_eq!(models["models"][0]["state"], "ready");
     assert_eq!(models["models"][3]["state"], "loading");
