@@ -22,4 +22,5 @@ pub mod recent;
 pub mod registry;
 pub mod serve;
 pub mod state;
+pub mod trace;
 pub mod transport;

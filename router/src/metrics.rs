@@ -204,6 +204,13 @@ const TENANT_RATE: Spec = spec(
     &["tenant"],
     "Rows a second a tenant may ask for, where it has a limit.",
 );
+const SPANS: Spec = spec(
+    "sluice_trace_spans_total",
+    Unit::Count,
+    Kind::Counter,
+    &["result"],
+    "Spans of traced requests, by what became of them: exported or dropped.",
+);
 const RELOAD_OK: Spec = spec(
     "sluice_config_last_reload_successful",
     Unit::Count,
@@ -247,6 +254,7 @@ pub const ALL: &[Spec] = &[
     TENANT_REQUESTS,
     TENANT_ROWS,
     TENANT_RATE,
+    SPANS,
     RELOAD_OK,
     RELOAD_AT,
     BUILD,

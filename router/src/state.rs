@@ -10,6 +10,7 @@ use crate::{
     metrics::{self, Format, Totals},
     recent::RecentView,
     registry::Registry,
+    trace::SpanTotals,
 };
 
 /// Everything an operator may want to see at one moment.
@@ -33,6 +34,8 @@ pub struct State {
     pub gpus: Vec<GpuState>,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
+    /// What became of spans.
+    pub spans: SpanTotals,
 }
 
 /// The program that runs.
@@ -206,6 +209,7 @@ impl State {
             models,
             gpus,
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
+            spans: registry.spans().totals(),
         }
     }
 }

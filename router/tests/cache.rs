@@ -164,6 +164,7 @@ fn job(data: &'static [u8]) -> Job {
         timeout: None,
         class: Class::Interactive,
         tenant: 0,
+        traced: None,
     }
 }
 

@@ -180,4 +180,16 @@ def health():
             kind="stat",
             width=6,
         ),
+        panel(
+            "Spans of traced requests",
+            "Bad: dropped above zero, which is a collector that is slow, gone or unwilling; serving "
+            "does not wait for it. All at zero: nothing is traced.",
+            [
+                (
+                    "sum by (result) (rate(sluice_trace_spans_total[$__rate_interval]))",
+                    "{{result}}",
+                )
+            ],
+            unit="ops",
+        ),
     ]

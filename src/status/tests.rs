@@ -66,6 +66,7 @@ fn state() -> State {
              "totals": {"served": 0, "refused": 0, "quota": 0, "abandoned": 0, "failed": 0,
                         "rows": 0}},
         ],
+        "spans": {"exported": 0, "dropped": 0},
     });
     serde_json::from_value(state).unwrap()
 }

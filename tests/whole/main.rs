@@ -19,4 +19,5 @@ mod secrets;
 mod serving;
 mod setup;
 mod tenants;
+mod tracing;
 mod wait;

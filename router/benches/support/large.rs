@@ -11,6 +11,7 @@ use router::{
         Build, ConfigState, GpuState, ModelState, ReplicaPhase, ReplicaState, Replicas, SliceState,
         State,
     },
+    trace::SpanTotals,
 };
 
 const MODELS: usize = 200;
@@ -47,6 +48,7 @@ impl Fleet {
             models,
             gpus,
             tenants: Vec::new(),
+            spans: SpanTotals { exported: 1, dropped: 2 },
         };
         Self { state, counted }
     }

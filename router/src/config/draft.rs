@@ -14,6 +14,7 @@ pub(super) struct Draft {
     pub(super) tenants: Vec<TenantDraft>,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) loans: Option<LoansDraft>,
+    pub(super) tracing: Option<TracingDraft>,
     pub(super) workers: Vec<WorkerDraft>,
 }
 
@@ -102,6 +103,12 @@ pub(super) struct LoansDraft {
     pub(super) lease_s: Option<At<u64>>,
 }
 
+/// `[tracing]`.
+pub(super) struct TracingDraft {
+    pub(super) otlp_endpoint: Option<At<String>>,
+    pub(super) sample_ratio: Option<At<f64>>,
+}
+
 /// One `[[worker]]`.
 pub(super) struct WorkerDraft {
     pub(super) gpu: Option<At<String>>,
@@ -120,6 +127,7 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
         tenants: each(root.sections("tenant", "[[tenant]]", notes), notes, tenant),
         keys: each(root.sections("key", "[[key]]", notes), notes, key),
         loans: root.section("loans", "[loans]", notes).map(|section| loans(section, notes)),
+        tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),
     };
     root.finish(notes);
@@ -215,6 +223,15 @@ fn loans(mut section: Section<'_>, notes: &mut Notes<'_>) -> LoansDraft {
         allow: section.get("allow", notes),
         notice_s: section.get("notice_s", notes),
         lease_s: section.get("lease_s", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
+fn tracing(mut section: Section<'_>, notes: &mut Notes<'_>) -> TracingDraft {
+    let draft = TracingDraft {
+        otlp_endpoint: section.need("otlp_endpoint", notes),
+        sample_ratio: section.get("sample_ratio", notes),
     };
     section.finish(notes);
     draft

@@ -17,6 +17,7 @@ pub(crate) mod profile;
 mod report;
 mod secrets;
 mod summary;
+mod tracing;
 pub(crate) mod tree;
 mod worker;
 
@@ -38,6 +39,7 @@ pub use self::{
     report::Report,
     secrets::KeyHash,
     summary::{GpuSummary, ModelSummary, Summary},
+    tracing::Tracing,
     worker::{Gpu, Slice, Worker},
 };
 
@@ -62,6 +64,8 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// Terms for training jobs. Checked, but not acted on in this version.
     pub loans: Option<Loans>,
+    /// Where traces go; absent, nowhere.
+    pub tracing: Option<Tracing>,
     /// The GPUs of this machine, in file order.
     pub workers: Vec<Worker>,
     /// Every value in force and where it came from.

@@ -10,6 +10,7 @@ mod shared;
 mod state;
 mod tally;
 mod ticket;
+mod traced;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -123,7 +124,8 @@ impl Dispatcher {
             return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
         };
         let inputs: Vec<Bytes> = job.inputs.into_iter().map(|tensor| tensor.data).collect();
-        let pending = Pending { id: 0, key, came, rows: job.rows, inputs, counted, reply };
+        let (rows, traced) = (job.rows, job.traced);
+        let pending = Pending { id: 0, key, came, rows, inputs, counted, traced, reply };
         let id = state.hold(pending);
         let class = match job.class {
             config::Class::Interactive => Class::Interactive,
@@ -168,7 +170,10 @@ impl Dispatcher {
     pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Some(sent) = state.batches.remove(&reply.batch) else { return };
+        let Some(mut sent) = state.batches.remove(&reply.batch) else { return };
+        if let Some(span) = sent.span.take() {
+            self.trace_end(*span, reply, now);
+        }
         let ended = state.judge(&sent, reply);
         let learned = state.finish(replica, reply.batch, ended, now);
         // The next batch goes out before the answers of this one: the replica is waiting.
@@ -184,6 +189,11 @@ impl Dispatcher {
     /// Replicas in rotation.
     pub fn replicas(&self) -> usize {
         self.state.lock().links.len()
+    }
+
+    /// Requests waiting for a batch.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().machine.waiting()
     }
 
     /// What is going on, for an operator.

@@ -18,7 +18,12 @@ use slab::Slab;
 use tokio::sync::oneshot;
 
 use super::{Dispatcher, keys::Keys, tally::Tally};
-use crate::{error::InferError, http::backend::Answer, transport::Link};
+use crate::{
+    error::InferError,
+    http::backend::Answer,
+    trace::{BatchSpan, Traced},
+    transport::Link,
+};
 
 /// Bits of a request's id that are its place; the rest count up, so that ids are unique.
 const PLACE_BITS: u32 = 24;
@@ -34,7 +39,7 @@ pub(super) struct State {
     pub(super) tally: Tally,
     /// What the last failing replica said.
     pub(super) fault: String,
-    pending: Slab<Pending>,
+    pub(super) pending: Slab<Pending>,
     next: u64,
     keys: Keys,
 }
@@ -55,6 +60,7 @@ pub(super) struct Pending {
     pub(super) rows: u32,
     pub(super) inputs: Vec<Bytes>,
     pub(super) counted: Counted,
+    pub(super) traced: Option<Arc<Traced>>,
     pub(super) reply: oneshot::Sender<Result<Answer, InferError>>,
 }
 
@@ -83,6 +89,8 @@ pub(super) enum Counted {
 pub(super) struct Sent {
     pub(super) replica: u32,
     pub(super) requests: Vec<u64>,
+    /// Present if some of them are traced.
+    pub(super) span: Option<Box<BatchSpan>>,
 }
 
 /// What is going on in one model's dispatcher.
@@ -179,7 +187,7 @@ impl State {
         self.place(id).map(|place| self.pending.remove(place))
     }
 
-    fn place(&self, id: u64) -> Option<usize> {
+    pub(super) fn place(&self, id: u64) -> Option<usize> {
         let place = (id & ((1 << PLACE_BITS) - 1)) as usize;
         self.pending.get(place).filter(|pending| pending.id == id).map(|_| place)
     }
@@ -320,6 +328,7 @@ impl Dispatcher {
             state.tally.waited(waited);
             self.metrics.dispatched(waited);
         }
+        let span = self.trace_send(state, &batch, now);
         let sent = match state.links.get(&batch.replica) {
             Some(attached) => attached.link.send(&message, body),
             None => return,
@@ -327,6 +336,7 @@ impl Dispatcher {
         if let Err(error) = sent {
             tracing::error!(model = self.name, %error, "a batch could not be framed");
         }
-        state.batches.insert(batch.id, Sent { replica: batch.replica, requests: batch.requests });
+        let Batch { replica, requests, .. } = batch;
+        state.batches.insert(batch.id, Sent { replica, requests, span });
     }
 }

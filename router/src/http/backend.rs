@@ -9,7 +9,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use oip::{Signature, Tensor, model::ModelStats};
 use tokio::time::Instant;
 
-use crate::{config::Class, error::InferError};
+use crate::{config::Class, error::InferError, trace::Traced};
 
 /// Every model served, and what an operator may ask about them together.
 pub trait Backend: Send + Sync + 'static {
@@ -91,6 +91,8 @@ pub struct Job {
     pub class: Class,
     /// The caller, as [`Caller::tenant`](crate::auth::Caller::tenant).
     pub tenant: u32,
+    /// Its trace, if it is traced.
+    pub traced: Option<Arc<Traced>>,
 }
 
 /// What a model gave for one request.

@@ -3,10 +3,13 @@
 use super::{
     BATCH_ROWS, BATCHES, BUILD, CACHE, CACHE_BYTES, Format, IN_FLIGHT, LIMIT, ModelMetrics,
     OBJECTIVE, OLDEST, QUEUE_SECONDS, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUEST_SECONDS,
-    REQUESTS, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN,
+    REQUESTS, SPANS, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN,
     page::{Page, Sample},
 };
-use crate::state::{ModelState, State};
+use crate::{
+    state::{ModelState, State},
+    trace::SpanTotals,
+};
 
 /// The page of `state`; `counted` has the distributions of its models, in the same order.
 pub fn write(state: &State, counted: &[&ModelMetrics], format: Format) -> Vec<u8> {
@@ -107,6 +110,9 @@ fn tenants(page: &mut Page, state: &State) {
 }
 
 fn process(page: &mut Page, state: &State) {
+    let SpanTotals { exported, dropped } = state.spans;
+    let spans = [("exported", exported), ("dropped", dropped)];
+    page.family(&SPANS, spans.map(|(result, count)| Sample::count([result], count)));
     let config = &state.config;
     let bare = |value| [Sample::number([], value)];
     page.family(&RELOAD_OK, bare(f64::from(u8::from(config.last_reload_successful))));

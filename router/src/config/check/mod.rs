@@ -8,6 +8,7 @@ pub(crate) mod model;
 mod objective;
 mod router;
 mod tensors;
+mod tracing;
 mod worker;
 
 use std::{collections::HashMap, ops::RangeInclusive};
@@ -35,6 +36,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         draft.tenants.iter().map(|tenant| access::tenant(tenant, notes)).collect();
     let keys: Vec<_> = draft.keys.iter().map(|key| access::key(key, notes)).collect();
     let loans = draft.loans.as_ref().map(|loans| access::loans(loans, notes));
+    let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
     let workers: Vec<_> = draft.workers.iter().map(|draft| worker::check(draft, notes)).collect();
 
     unique("model", draft.models.iter().map(|model| model.name.as_ref()), notes);
@@ -50,6 +52,10 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         tenants: all(tenants)?,
         keys: all(keys)?,
         loans,
+        tracing: match tracing {
+            Some(checked) => Some(checked?),
+            None => None,
+        },
         workers: all(workers)?,
         effective: effective::Effective::default(),
     };
