@@ -22,7 +22,7 @@ use crate::{
     dispatch::{Dispatcher, Replica},
     error::InferError,
     http::backend::{Answer, Availability, Job, Served},
-    recent::Recent,
+    recent::{Point, Recent},
     state::{ModelState, Replicas},
 };
 
@@ -121,7 +121,13 @@ impl Model {
     /// Remembers its counts of now, so that later ones can be held against them.
     pub fn take_counts(&self) {
         let totals = self.dispatcher.metrics().totals();
-        self.recent.lock().take(self.clock.now(), totals);
+        let waiting = self.dispatcher.waiting();
+        self.recent.lock().take(self.clock.now(), totals, waiting);
+    }
+
+    /// How it went in the last minutes.
+    pub fn history(&self) -> Vec<Point> {
+        self.recent.lock().history()
     }
 
     /// What is going on, if these are its replicas.

@@ -17,46 +17,93 @@ const RATED: Duration = Duration::from_secs(10);
 /// The counts of the last minutes, oldest first.
 #[derive(Debug)]
 pub struct Recent {
-    samples: VecDeque<(Moment, Totals)>,
+    samples: VecDeque<Sample>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Moment,
+    totals: Totals,
+    waiting: usize,
 }
 
 impl Recent {
     /// A memory that begins with nothing counted.
     pub fn new(now: Moment) -> Self {
-        Self { samples: VecDeque::from([(now, Totals::default())]) }
+        let totals = Totals::default();
+        Self { samples: VecDeque::from([Sample { at: now, totals, waiting: 0 }]) }
     }
 
-    /// Takes the counts of `now`.
-    pub fn take(&mut self, now: Moment, totals: Totals) {
-        self.samples.push_back((now, totals));
+    /// Takes the counts of `now`, when so many wait.
+    pub fn take(&mut self, now: Moment, totals: Totals, waiting: usize) {
+        self.samples.push_back(Sample { at: now, totals, waiting });
         // One sample is kept from before the time that is judged, to count from.
-        while self.samples.get(1).is_some_and(|(at, _)| now.since(*at) >= JUDGED) {
+        while self.samples.get(1).is_some_and(|sample| now.since(sample.at) >= JUDGED) {
             self.samples.pop_front();
         }
     }
 
     /// How it has gone until `now`, when the counts are `totals`.
     pub fn view(&self, now: Moment, totals: &Totals) -> RecentView {
-        let (began, first) = self.samples.front().copied().unwrap_or((now, *totals));
-        let eligible = totals.eligible().saturating_sub(first.eligible());
-        let within = totals.within_objective.saturating_sub(first.within_objective);
-        let rated = self.samples.iter().rev().find(|(at, _)| now.since(*at) >= RATED);
-        let (since, before) = rated.copied().unwrap_or((began, first));
-        let seconds = now.since(since).as_secs_f64();
-        let rate = |count: fn(&Totals) -> u64| {
-            let counted = count(totals).saturating_sub(count(&before)) as f64;
-            if seconds > 0.0 { counted / seconds } else { 0.0 }
-        };
-        RecentView {
-            judged_s: now.since(began).as_secs_f64(),
-            attainment: (eligible > 0).then(|| within as f64 / eligible as f64),
-            rated_s: seconds,
-            served_rps: rate(|totals| totals.served),
-            refused_rps: rate(Totals::refused),
-            abandoned_rps: rate(|totals| totals.abandoned),
-            failed_rps: rate(|totals| totals.failed),
-        }
+        let here = Sample { at: now, totals: *totals, waiting: 0 };
+        let oldest = self.samples.front().copied().unwrap_or(here);
+        let rated = self.samples.iter().rev().find(|sample| now.since(sample.at) >= RATED);
+        view(rated.copied().unwrap_or(oldest), oldest, here)
     }
+
+    /// The same at each moment counts were taken, oldest first.
+    pub fn history(&self) -> Vec<Point> {
+        let mut points = Vec::new();
+        for (index, here) in self.samples.iter().enumerate().skip(1) {
+            // A chart shows what each stretch was like; the whole is judged elsewhere.
+            let before = self.samples[index - 1];
+            let shown = view(before, before, *here);
+            points.push(Point {
+                from_s: here.at.since(Moment::default()).as_secs_f64(),
+                attainment: shown.attainment,
+                served_rps: shown.served_rps,
+                refused_rps: shown.refused_rps,
+                waiting: here.waiting,
+            });
+        }
+        points
+    }
+}
+
+/// What lies between samples: rates since one, the objective since another.
+fn view(rated: Sample, judged: Sample, here: Sample) -> RecentView {
+    let eligible = here.totals.eligible().saturating_sub(judged.totals.eligible());
+    let within = here.totals.within_objective.saturating_sub(judged.totals.within_objective);
+    let seconds = here.at.since(rated.at).as_secs_f64();
+    let rate = |count: fn(&Totals) -> u64| {
+        let counted = count(&here.totals).saturating_sub(count(&rated.totals)) as f64;
+        if seconds > 0.0 { counted / seconds } else { 0.0 }
+    };
+    RecentView {
+        judged_s: here.at.since(judged.at).as_secs_f64(),
+        // A request in time may be counted a moment before it is counted at all.
+        attainment: (eligible > 0).then(|| (within as f64 / eligible as f64).min(1.0)),
+        rated_s: seconds,
+        served_rps: rate(|totals| totals.served),
+        refused_rps: rate(Totals::refused),
+        abandoned_rps: rate(|totals| totals.abandoned),
+        failed_rps: rate(|totals| totals.failed),
+    }
+}
+
+/// How a model did in one stretch of the last minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// When the stretch ended, in seconds since the router started.
+    pub from_s: f64,
+    /// The share of requests answered within the objective; absent if none was to be.
+    pub attainment: Option<f64>,
+    /// Requests answered each second.
+    pub served_rps: f64,
+    /// Requests refused each second.
+    pub refused_rps: f64,
+    /// Requests that waited at its end.
+    pub waiting: usize,
 }
 
 /// How a model has done lately.
@@ -95,13 +142,24 @@ mod tests {
     fn what_is_older_than_five_minutes_is_forgotten() {
         let mut recent = Recent::new(at(0));
         // A bad minute, then only good ones: 10 requests a second, each in time.
-        recent.take(at(60), totals(600, 0));
+        recent.take(at(60), totals(600, 0), 0);
         for tick in 1..=72 {
-            recent.take(at(60 + tick * 5), totals(600 + tick * 50, tick * 50));
+            recent.take(at(60 + tick * 5), totals(600 + tick * 50, tick * 50), 3);
         }
         let view = recent.view(at(420), &totals(600 + 72 * 50, 72 * 50));
         assert_eq!(view.attainment, Some(1.0));
         assert_eq!((view.judged_s, view.rated_s, view.served_rps), (300.0, 10.0, 10.0));
+    }
+
+    #[test]
+    fn the_past_is_told_stretch_by_stretch() {
+        let mut recent = Recent::new(at(0));
+        recent.take(at(5), totals(10, 5), 7);
+        recent.take(at(10), totals(30, 25), 2);
+        let [first, second] = recent.history().try_into().unwrap();
+        assert_eq!((first.from_s, first.attainment, first.served_rps), (5.0, Some(0.5), 2.0));
+        assert_eq!((second.attainment, second.served_rps), (Some(1.0), 4.0));
+        assert_eq!((first.waiting, second.waiting), (7, 2));
     }
 
     #[test]

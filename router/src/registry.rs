@@ -20,7 +20,9 @@ use crate::{
     http::backend::{Availability, Backend, Check, Served},
     metrics::Outcome,
     model::Model,
+    recent::Point,
     state::{ConfigState, GpuState, ModelState, Replicas, SliceState},
+    trace::SpanMetrics,
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -32,6 +34,7 @@ pub struct Registry {
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
     clock: Clock,
+    spans: Arc<SpanMetrics>,
 }
 
 impl Registry {
@@ -49,6 +52,7 @@ impl Registry {
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
             clock,
+            spans: Arc::default(),
         })
     }
 
@@ -111,6 +115,11 @@ impl Registry {
         *self.loads.lock()
     }
 
+    /// What becomes of spans, whichever tracer records them.
+    pub fn spans(&self) -> &Arc<SpanMetrics> {
+        &self.spans
+    }
+
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
         self.clock.now().since(Moment::default())
@@ -119,6 +128,11 @@ impl Registry {
     /// Remembers every model's counts of now.
     pub fn take_counts(&self) {
         self.models.iter().for_each(|model| model.take_counts());
+    }
+
+    /// How each model did in the last minutes.
+    pub fn history(&self) -> BTreeMap<&str, Vec<Point>> {
+        self.models.iter().map(|model| (model.name(), model.history())).collect()
     }
 
     /// Every model and every GPU, in the order of the configuration.

@@ -21,12 +21,13 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{self, Config, Effect, RouterSettings},
+    config::{self, Config, Effect, RouterSettings, Tracing},
     drain::{Drain, Ended, Times, stop_signals},
     http::{self, ServerState},
     recent,
     registry::Registry,
     state::{self, Build, State},
+    trace::Tracer,
 };
 
 /// A router that listens.
@@ -74,6 +75,7 @@ impl Router {
     /// Listens on both addresses and starts every loop. Must be called inside a runtime.
     pub async fn start(start: Start) -> Result<Self, StartError> {
         let Start { config, file, reports, build } = start;
+        let tracing = config.tracing.clone();
         let signals = stop_signals()?;
         let settings = config.router.clone();
         let inference = bind(settings.listen).await?;
@@ -83,10 +85,11 @@ impl Router {
         let registry = Registry::start(config)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
+        trace(&state, tracing.as_ref(), &build);
         state.backend.loaded(true, wall_clock_s());
         tokio::spawn(async move { fleet.listen(reports).await });
         tokio::spawn(take_counts(Arc::clone(&state)));
-        reload_on_hangup(Arc::clone(&state), file.clone())?;
+        reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
         let (stop_admin, stopped) = oneshot::channel();
         let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build)));
@@ -139,25 +142,31 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
-    let [scraped, shown, reloading] = [(); 3].map(|()| Arc::clone(state));
-    let same_build = build.clone();
+    let [scraped, shown, past, reloading] = [(); 4].map(|()| Arc::clone(state));
+    let [for_page, for_reload] = [(); 2].map(|()| build.clone());
     Hooks {
-        metrics: Box::new(move |format| state::page(&scraped, &same_build, format)),
+        metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
         }),
+        history: Box::new(move || serde_json::to_value(past.backend.history()).unwrap_or_default()),
         reload: Box::new(move || {
             let (state, file) = (Arc::clone(&reloading), file.clone());
-            Box::pin(async move { reload(&state, file).await })
+            let build = for_reload.clone();
+            Box::pin(async move { reload(&state, file, &build).await })
         }),
     }
 }
 
-fn reload_on_hangup(state: Arc<ServerState<Registry>>, file: Option<PathBuf>) -> io::Result<()> {
+fn reload_on_hangup(
+    state: Arc<ServerState<Registry>>,
+    file: Option<PathBuf>,
+    build: Build,
+) -> io::Result<()> {
     let mut hangups = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            let _ = reload(&state, file.clone()).await;
+            let _ = reload(&state, file.clone(), &build).await;
         }
     });
     Ok(())
@@ -167,9 +176,10 @@ fn reload_on_hangup(state: Arc<ServerState<Registry>>, file: Option<PathBuf>) ->
 async fn reload(
     state: &ServerState<Registry>,
     file: Option<PathBuf>,
+    build: &Build,
 ) -> Result<Value, ReloadError> {
     let result = match read_again(file).await {
-        Ok(config) => swap(state, config),
+        Ok(config) => swap(state, config, build),
         Err(error) => Err(error),
     };
     state.backend.loaded(result.is_ok(), wall_clock_s());
@@ -204,8 +214,13 @@ async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
     }
 }
 
-fn swap(state: &ServerState<Registry>, config: Config) -> Result<Value, ReloadError> {
-    let changes = config::diff(&state.backend.config_in_force(), &config);
+fn swap(
+    state: &ServerState<Registry>,
+    config: Config,
+    build: &Build,
+) -> Result<Value, ReloadError> {
+    let before = state.backend.config_in_force();
+    let changes = config::diff(&before, &config);
     let restarts: Vec<&str> = changes
         .iter()
         .filter(|change| change.effect == Effect::Restart)
@@ -217,10 +232,19 @@ fn swap(state: &ServerState<Registry>, config: Config) -> Result<Value, ReloadEr
     }
     let access = state.access.load().renewed(&config.tenants, &config.keys);
     let settings: RouterSettings = config.router.clone();
+    if before.tracing != config.tracing {
+        trace(state, config.tracing.as_ref(), build);
+    }
     state.backend.reconfigure(config);
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
     Ok(json!({ "changes": changes }))
+}
+
+/// Traces as `settings` say from now on; what an earlier tracer still has is sent.
+fn trace(state: &ServerState<Registry>, settings: Option<&Tracing>, build: &Build) {
+    let start = |settings| Tracer::start(settings, build, Arc::clone(state.backend.spans()));
+    state.tracer.store(settings.map(start).map(Arc::new));
 }
 
 async fn take_counts(state: Arc<ServerState<Registry>>) {

@@ -3,6 +3,7 @@
 //! It has its own port and its own connections, so that a front door that is full or closing can
 //! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope.
 
+mod console;
 mod lent;
 mod routes;
 mod scope;
@@ -48,6 +49,8 @@ pub struct Hooks {
     pub metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
     /// What is going on, as one document.
     pub state: Box<dyn Fn() -> Value + Send + Sync>,
+    /// What went on in the last minutes, by model.
+    pub history: Box<dyn Fn() -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use tower::Layer;
 
 use super::{
-    Admin, ReloadError, TEXT,
+    Admin, ReloadError, TEXT, console,
     scope::{Arrival, RequireAdminLayer},
     views,
 };
@@ -38,6 +38,7 @@ type Asked<B> = State<Arc<Admin<B>>>;
 pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
     let guarded = Router::new()
         .route("/v1/state", read(state::<B>))
+        .route("/v1/events", read(console::events::<B>))
         .route("/v1/config", read(config::<B>))
         .route("/v1/workers", read(workers::<B>))
         .route("/v1/models", read(models::<B>))
@@ -52,7 +53,9 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .with_state(Arc::clone(&admin));
     let scope = RequireAdminLayer::new(Arc::clone(&admin.shared));
     Router::new()
-        .route("/", any(console))
+        .route("/", read(console::page))
+        .route("/console.css", read(console::style))
+        .route("/console.js", read(console::script))
         .route("/livez", read(live))
         .route("/v2/health/live", read(live))
         .route("/readyz", read(ready::<B>))
@@ -138,10 +141,6 @@ async fn drain<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
         "timeout_s": settings.drain_timeout.as_secs_f64(),
     });
     reply::json(StatusCode::ACCEPTED, &body)
-}
-
-async fn console() -> InferError {
-    InferError::Unsupported { what: "the console" }
 }
 
 async fn plan() -> InferError {

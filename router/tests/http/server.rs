@@ -78,6 +78,7 @@ impl Server {
         let hooks = Hooks {
             metrics: Box::new(|format| format!("{format:?}").into_bytes()),
             state: Box::new(|| json!({"models": []})),
+            history: Box::new(|| json!({})),
             reload: Box::new(move || {
                 let result = next_reload.borrow().clone();
                 Box::pin(async move { result })
