@@ -23,7 +23,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("fakenvml", &["mig"]),
     ("protocol", &["mig"]),
     ("mig", &[]),
-    ("simgpu", &[]),
+    ("simgpu", &["mig"]),
     ("loadtest", &["oip"]),
     ("sim", &["policy", "protocol", "simgpu"]),
 ];

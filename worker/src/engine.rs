@@ -3,6 +3,7 @@
 mod onnx;
 #[cfg(feature = "ort")]
 mod ort;
+mod pace;
 pub(crate) mod pause;
 mod pieces;
 mod synthetic;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::{Batch, TensorHead};
 
+pub use self::pace::Pace;
 use crate::signature::{Refusal, Signature, Spec};
 
 /// A loaded model.
@@ -30,6 +32,11 @@ pub trait Engine: Send {
 
     /// How long a batch of `rows` takes, if the engine knows without running one.
     fn known_latency(&self, rows: u32) -> Option<Duration>;
+
+    /// What slows it down beside busy neighbours, if it must be told of them: real ones are felt.
+    fn pace(&self) -> Option<Pace> {
+        None
+    }
 
     /// Runs a batch whose tensors are `body`.
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError>;

@@ -8,6 +8,7 @@
 mod error;
 mod lease;
 pub mod nvml;
+pub mod simulated;
 mod steps;
 mod survey;
 

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::random::Random;
-
 /// A latency curve by batch size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Curve {
@@ -57,12 +55,4 @@ impl Curve {
         sizes.push(max);
         sizes.into_iter().map(|size| (size, self.mean(size))).collect()
     }
-}
-
-/// One draw of a batch's time: the mean, spread log-normally by `noise`.
-pub fn draw(mean: Duration, noise: f64, random: &mut Random) -> Duration {
-    if noise == 0.0 {
-        return mean;
-    }
-    mean.mul_f64((noise * random.normal() - noise * noise / 2.0).exp())
 }

@@ -5,8 +5,9 @@
 //! copy of any decision here.
 
 pub mod curve;
-pub mod random;
 pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod tournament;
+
+pub use simgpu::random;

@@ -9,7 +9,6 @@ use policy::{
 };
 
 use crate::{
-    curve,
     random::Random,
     report::{Outcome, Report, Tenth},
     scenario::Scenario,
@@ -165,7 +164,7 @@ impl World<'_> {
         {
             mean = mean.mul_f64(factor);
         }
-        let took = curve::draw(mean, self.scenario.noise, &mut self.service);
+        let took = mean.mul_f64(self.service.spread(self.scenario.noise));
         let busy = &mut self.busy[batch.replica as usize];
         *busy = now.max(*busy) + took;
         let end = *busy;

@@ -1,32 +1,19 @@
 //! Measured profiles: how long a batch takes on each kind of slice.
 
-use std::{collections::HashSet, fmt, path::Path};
+use std::{fmt, path::Path};
+
+use mig::measured::{self, Wrong, compute_slices};
+
+pub use mig::measured::Row;
 
 use super::{
     files::{self, Unreadable},
     problems::{Problem, of_line, position},
 };
 
-/// The first line of every profile file.
-const HEADER: &str = "profile,batch,processes,throughput_rps,latency_ms";
 const MAX_BYTES: u64 = 1 << 20;
 /// A file of another kind has thousands of wrong lines; more than this helps nobody.
 const MAX_TOLD: usize = 20;
-
-/// One measurement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// The slice's profile, such as `3g.40gb`.
-    pub profile: String,
-    /// Rows per batch. At least 1.
-    pub batch: u32,
-    /// Processes sharing the slice. At least 1.
-    pub processes: u32,
-    /// The whole slice's, all processes together. More than 0.
-    pub throughput_rps: f64,
-    /// One batch's. More than 0.
-    pub latency_ms: f64,
-}
 
 /// A model's measurements. At least one row.
 #[derive(Clone, PartialEq)]
@@ -65,41 +52,18 @@ impl Profile {
 
     /// Reads profile CSV; `path` is its name in messages.
     fn parse(path: &Path, text: &str) -> Result<Self, Vec<Problem>> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut lines = text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line.trim_end()))
-            .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        match lines.next() {
-            Some((_, HEADER)) => {}
-            Some((number, _)) => {
-                let message = format!("the first line must be {HEADER}");
-                return Err(vec![of_line(path, Some((number, 1)), message)]);
+        let rows = measured::parse(text).map_err(|wrong| {
+            let told = wrong.iter().take(MAX_TOLD);
+            let mut problems: Vec<Problem> = told
+                .map(|Wrong { place, message }| of_line(path, *place, message.clone()))
+                .collect();
+            if wrong.len() > MAX_TOLD {
+                let more = wrong.len() - MAX_TOLD;
+                problems.push(of_line(path, None, format!("and {more} more wrong lines")));
             }
-            None => return Err(vec![of_line(path, None, "no measurements".to_owned())]),
-        }
-        let mut rows = Vec::new();
-        let mut seen = HashSet::new();
-        let mut problems = Vec::new();
-        for (number, line) in lines {
-            match read_row(line).and_then(|row| unseen(row, &mut seen)) {
-                Ok(row) => rows.push(row),
-                Err((column, message)) => {
-                    problems.push(of_line(path, Some((number, column)), message));
-                }
-            }
-        }
-        if problems.len() > MAX_TOLD {
-            let more = problems.len() - MAX_TOLD;
-            problems.truncate(MAX_TOLD);
-            problems.push(of_line(path, None, format!("and {more} more wrong lines")));
-        }
-        match (problems.is_empty(), rows.is_empty()) {
-            (false, _) => Err(problems),
-            (true, true) => Err(vec![of_line(path, None, "no measurements".to_owned())]),
-            (true, false) => Ok(Self { rows }),
-        }
+            problems
+        })?;
+        Ok(Self { rows })
     }
 
     /// Every measurement, in file order.
@@ -118,7 +82,7 @@ impl Profile {
             .rows
             .iter()
             .filter(|row| row.profile == profile)
-            .map(|row| (row.processes, row.batch, row.latency_ms))
+            .map(|row| (row.processes, row.batch, row.batch_ms()))
             .collect();
         let fewest = curve.iter().map(|(processes, ..)| *processes).min();
         curve.retain(|(processes, ..)| Some(*processes) == fewest);
@@ -161,60 +125,13 @@ pub(super) fn latency_ms(curve: &[(u32, f64)], batch: u32) -> Option<f64> {
     Some(before.1 + along * (after.1 - before.1))
 }
 
-/// The 3 of `3g.40gb`; 0 where the name says nothing.
-fn compute_slices(profile: &str) -> u32 {
-    profile.split_once('g').and_then(|(digits, _)| digits.parse().ok()).unwrap_or(0)
-}
-
-/// What is wrong and at which column.
-type Wrong = (usize, String);
-
-fn read_row(line: &str) -> Result<Row, Wrong> {
-    let mut fields = Vec::new();
-    let mut column = 1;
-    for field in line.split(',') {
-        fields.push((column, field.trim()));
-        column += field.chars().count() + 1;
-    }
-    let [profile, batch, processes, throughput, latency] = fields[..] else {
-        return Err((1, format!("{} fields, expected 5: {HEADER}", fields.len())));
-    };
-    if profile.1.is_empty() {
-        return Err((profile.0, "profile is empty".to_owned()));
-    }
-    Ok(Row {
-        profile: profile.1.to_owned(),
-        batch: count("batch", batch)?,
-        processes: count("processes", processes)?,
-        throughput_rps: positive("throughput_rps", throughput)?,
-        latency_ms: positive("latency_ms", latency)?,
-    })
-}
-
-fn unseen(row: Row, seen: &mut HashSet<(String, u32, u32)>) -> Result<Row, Wrong> {
-    if seen.insert((row.profile.clone(), row.batch, row.processes)) {
-        return Ok(row);
-    }
-    let Row { profile, batch, processes, .. } = row;
-    Err((1, format!("{profile}, batch {batch}, processes {processes} comes twice")))
-}
-
-fn count(name: &str, (column, field): (usize, &str)) -> Result<u32, Wrong> {
-    let read = field.parse().ok().filter(|count| (1..=4096).contains(count));
-    read.ok_or_else(|| (column, format!("{name} is {field:?}; give 1 to 4096")))
-}
-
-fn positive(name: &str, (column, field): (usize, &str)) -> Result<f64, Wrong> {
-    let read = field.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
-    read.ok_or_else(|| (column, format!("{name} is {field:?}; give a number above 0")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parse(rows: &str) -> Result<Profile, String> {
-        Profile::parse(Path::new("p.csv"), &format!("{HEADER}\n{rows}")).map_err(|problems| {
+        let header = "profile,batch,processes,throughput_rps,latency_ms";
+        Profile::parse(Path::new("p.csv"), &format!("{header}\n{rows}")).map_err(|problems| {
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         })
     }

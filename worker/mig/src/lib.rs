@@ -6,6 +6,7 @@
 //! [positions](Position), never in counts alone.
 
 mod geometry;
+pub mod measured;
 mod table;
 
 pub use geometry::{Geometry, Position, slice_label};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use oip::Datatype;
 use protocol::{Batch, TensorHead};
+use simgpu::random::Random;
 
-use super::{Done, Engine, LoadError, Output, RunError, pause};
+use super::{Done, Engine, LoadError, Output, Pace, RunError, pause};
 use crate::{
     clock,
     signature::{Signature, Spec},
@@ -17,9 +18,6 @@ use crate::{
 
 /// The longest a batch may be made to take.
 const LONGEST: Duration = Duration::from_secs(600);
-
-/// The most a noisy latency may differ from the curve, in spreads.
-const WIDEST: f64 = 3.0;
 
 /// The size of an output's dimension that has none of its own.
 const ANY: u64 = 1;
@@ -29,7 +27,8 @@ const ANY: u64 = 1;
 pub(crate) struct Curve {
     points: Vec<(u32, f64)>,
     noise: f64,
-    chance: u64,
+    /// From the same start in every replica: runs can be repeated.
+    chance: Random,
 }
 
 impl Curve {
@@ -40,7 +39,7 @@ impl Curve {
         if points.is_empty() || !rising || !finite || !(0.0..=1.0).contains(&noise) {
             return Err(LoadError::Curve { curve: points.to_vec() });
         }
-        Ok(Self { points: points.to_vec(), noise, chance: 0 })
+        Ok(Self { points: points.to_vec(), noise, chance: Random::new(0) })
     }
 
     /// The latency of a batch of `rows`; beyond the last point the last line goes on.
@@ -59,22 +58,7 @@ impl Curve {
     }
 
     fn noisy_latency(&mut self, rows: u32) -> Duration {
-        let latency = self.latency(rows);
-        if self.noise == 0.0 {
-            return latency;
-        }
-        // The sum of twelve uniform numbers is near enough to normal, with a spread of one.
-        let normal = (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0;
-        latency.mul_f64((1.0 + self.noise * normal.clamp(-WIDEST, WIDEST)).max(0.0))
-    }
-
-    /// SplitMix64, from the same start in every replica: runs can be repeated.
-    fn uniform(&mut self) -> f64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.chance;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 11) as f64) / (1_u64 << 53) as f64
+        self.latency(rows).mul_f64(self.chance.spread(self.noise))
     }
 }
 
@@ -82,6 +66,7 @@ impl Curve {
 pub(crate) struct Synthetic {
     signature: Signature,
     curve: Curve,
+    pace: Pace,
     memory_bytes: u64,
     /// For each output, the input it repeats.
     echoes: Vec<Option<usize>>,
@@ -99,7 +84,8 @@ impl Synthetic {
             .iter()
             .map(|output| signature.inputs.iter().position(|input| same(output, input)))
             .collect();
-        Self { signature, curve, memory_bytes, echoes, zeros: Bytes::new() }
+        let (pace, zeros) = (Pace::default(), Bytes::new());
+        Self { signature, curve, pace, memory_bytes, echoes, zeros }
     }
 
     fn outputs(&mut self, batch: &Batch, body: &Bytes) -> Vec<Output> {
@@ -146,9 +132,13 @@ impl Engine for Synthetic {
         Some(self.curve.latency(rows))
     }
 
+    fn pace(&self) -> Option<Pace> {
+        Some(self.pace.clone())
+    }
+
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {
         let started = clock::now();
-        let latency = self.curve.noisy_latency(batch.rows());
+        let latency = self.curve.noisy_latency(batch.rows()).mul_f64(self.pace.factor());
         if !latency.is_zero() {
             pause::until(started + latency);
         }

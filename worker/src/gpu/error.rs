@@ -125,6 +125,12 @@ pub enum GpuError {
         /// The function that said so.
         call: &'static str,
     },
+    /// A simulated GPU cannot be what it was asked to be.
+    #[error("{reason}")]
+    Simulated {
+        /// Why.
+        reason: String,
+    },
     /// Anything else.
     #[error("{call}: code {code}")]
     Other {

@@ -42,6 +42,14 @@ impl Random {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
+
+    /// A factor of mean 1, spread log-normally with deviation `noise` of its logarithm.
+    pub fn spread(&mut self, noise: f64) -> f64 {
+        if noise == 0.0 {
+            return 1.0;
+        }
+        (noise * self.normal() - noise * noise / 2.0).exp()
+    }
 }
 
 #[cfg(test)]
@@ -69,5 +77,13 @@ mod tests {
         let mean = draws.iter().sum::<f64>() / draws.len() as f64;
         let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
         assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+    }
+
+    #[test]
+    fn noise_changes_no_mean_and_none_is_exact() {
+        let mut random = Random::new(3);
+        let mean = (0..100_000).map(|_| random.spread(0.3)).sum::<f64>() / 100_000.0;
+        assert!((mean - 1.0).abs() < 0.01, "{mean}");
+        assert_eq!(random.spread(0.0), 1.0);
     }
 }
