@@ -4,9 +4,13 @@ mod check;
 mod executor;
 mod load;
 mod logging;
+mod notify;
 mod plan;
+mod program;
+mod router;
 mod status;
 mod up;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -33,6 +37,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(up::Args),
+    Router(router::Args),
+    Worker(worker::Args),
     Check(check::Args),
     Load(Box<load::Args>),
     Plan(plan::Args),
@@ -52,6 +58,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Command::Up(args) => up::run(args),
+        Command::Router(args) => router::run(args),
+        Command::Worker(args) => worker::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Load(args) => load::run(*args),
         Command::Plan(args) => plan::run(&args),

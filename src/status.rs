@@ -140,9 +140,12 @@ fn ask(args: &Args, key: Option<&str>, paint: Paint) -> Result<String, String> {
 /// All of it, at most 80 columns wide.
 fn text(state: &State, paint: Paint) -> String {
     let mut text = tables::head(state, paint);
-    for gpu in &state.gpus {
-        text += "\n";
-        text += &picture::gpu(gpu, paint);
+    for worker in &state.workers {
+        text += &tables::worker(worker, paint);
+        for gpu in &worker.gpus {
+            text += "\n";
+            text += &picture::gpu(gpu, paint);
+        }
     }
     text + &tables::models(state, paint) + &tables::tenants(state) + &tables::problems(state, paint)
 }

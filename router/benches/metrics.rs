@@ -11,42 +11,17 @@
 mod client;
 mod support;
 
-use std::{error::Error, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use client::Client;
 use policy::dispatch::ClosedBy;
-use protocol::{ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes, TensorShape, WarmPoint};
-use router::{
-    auth::Access,
-    config, http,
-    http::ServerState,
-    metrics::{Format, ModelMetrics, Outcome, TenantMetrics},
-    registry::Registry,
-};
-use support::{Samples, large, peer, thread_cpu};
-use tokio::{net::TcpListener, sync::mpsc};
+use router::metrics::{Format, ModelMetrics, Outcome, TenantMetrics};
+use support::{Samples, large, thread_cpu};
 
 const ROUNDS: usize = 100;
 const REQUESTS: usize = 3_000;
 const RECORDS: u32 = 20_000;
 const MOST_PERCENT: f64 = 1.0;
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches");
-const CONFIG: &str = r#"
-[router]
-access_log = "off"
-
-[[model]]
-name = "null"
-engine = "synthetic"
-profile_csv = "null.csv"
-slo_ms = 10000
-max_batch = 64
-inputs = [{ name = "x", datatype = "FP32", shape = [-1, 1024] }]
-outputs = [{ name = "y", datatype = "FP32", shape = [-1, 1] }]
-
-[[worker]]
-gpu = "simulated:A100-80GB"
-"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
     support::pin(support::ROUTER);
@@ -55,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn measure(rounds: usize) -> Result<(), Box<dyn Error>> {
-    let mut client = Client::start(&[start().await?])?;
+    let router = support::router::start().await?;
+    let mut client = Client::start(&[router.address])?;
     let mut whole_us = Samples::default();
     // The first round warms up and is not counted.
     for round in 0..=rounds {
@@ -119,54 +95,4 @@ fn scrape(format: Format, rounds: usize) -> (Samples, usize) {
         ms.push((thread_cpu() - before).as_secs_f64() * 1e3);
     }
     (ms, bytes)
-}
-
-/// A router in front of a peer of its own; where it listens.
-async fn start() -> Result<SocketAddr, Box<dyn Error>> {
-    let (config, _) = config::parse(Path::new("bench"), CONFIG, Path::new(FOLDER))
-        .map_err(|problems| problems.to_string())?;
-    let settings = config.router.clone();
-    let registry = Registry::start(config)?;
-    let fleet = Arc::clone(registry.fleet());
-    let (reports, inbox) = mpsc::channel(1);
-    reports.send(report(peer::unix(peer::zero)?)).await?;
-    tokio::spawn(async move { fleet.listen(inbox).await });
-    registry.warm().await?;
-    let access = Access::new(&[], &[]);
-    let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-    let tcp = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let address = tcp.local_addr()?;
-    tokio::spawn(http::serve(tcp, state));
-    Ok(address)
-}
-
-fn report(address: String) -> Report {
-    let shape = |name: &str, width| TensorShape {
-        name: name.to_owned(),
-        datatype: "FP32".to_owned(),
-        shape: vec![-1, width],
-    };
-    let ready = ReadyReplica {
-        address,
-        token: String::new(),
-        signature: Shapes { inputs: vec![shape("x", 1024)], outputs: vec![shape("y", 1)] },
-        platform: "null".to_owned(),
-        max_batch: 64,
-        warmup: [1, 64].map(|batch| WarmPoint { batch, compute_us: vec![1] }).into(),
-        load_us: 0,
-        memory_bytes: 0,
-    };
-    let replica = ReplicaReport {
-        replica: 1,
-        model: "null".to_owned(),
-        version: "1".to_owned(),
-        state: ReplicaState::Ready(Box::new(ready)),
-    };
-    Report {
-        slice: "gpu0:7g@0".to_owned(),
-        profile: "7g.80gb".to_owned(),
-        pid: None,
-        restarts: 0,
-        replicas: vec![replica],
-    }
 }

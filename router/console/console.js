@@ -82,7 +82,12 @@ function fleet(state) {
       make("li", { style: `--model: ${colour(state, model.name)}` }, model.name),
     ),
   );
-  find("gpus").replaceChildren(...state.gpus.map((gpu) => picture(state, gpu)));
+  const quiet = state.workers.filter((worker) => worker.state !== "connected");
+  find("workers").replaceChildren(
+    ...quiet.map(({ name, state: how, silent_s }) => make("li", {}, `worker ${name} is ${how}, last heard ${span(silent_s)} ago`)),
+  );
+  const gpus = state.workers.flatMap((worker) => worker.gpus);
+  find("gpus").replaceChildren(...gpus.map((gpu) => picture(state, gpu)));
 }
 
 function picture(state, gpu) {
@@ -93,8 +98,12 @@ function picture(state, gpu) {
     "aria-label": `Slices of ${gpu.gpu}`,
   });
   bar.append(...gpu.slices.map((slice) => block(state, slice)));
-  const name = make("p", {}, make("strong", {}, gpu.gpu), ` ${gpu.kind}`);
-  return make("div", { class: "gpu", "data-gpu": gpu.gpu }, name, bar);
+  const facts = [gpu.kind ?? gpu.source];
+  if (gpu.power_w !== null) facts.push(`${Math.round(gpu.power_w)} W`);
+  if (gpu.temperature_c !== null) facts.push(`${gpu.temperature_c} °C`);
+  const name = make("p", {}, make("strong", {}, gpu.gpu), ` ${facts.join(", ")}`);
+  const problem = gpu.problem ? make("p", { class: "bad" }, gpu.problem) : "";
+  return make("div", { class: "gpu", "data-gpu": gpu.gpu }, name, bar, problem);
 }
 
 function block(state, slice) {

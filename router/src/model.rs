@@ -1,6 +1,7 @@
 //! One served model: its settings, its dispatcher and its cache, and whether it is in service.
 
 use std::{
+    collections::HashMap,
     future::Future,
     io,
     sync::{
@@ -156,6 +157,11 @@ impl Model {
         }
     }
 
+    /// Forgets every answer: another edition of the model gives the next.
+    pub fn forget(&self) {
+        self.cache.clear();
+    }
+
     /// How full its cache is; none if it has none.
     pub fn cached(&self) -> Option<cache::View> {
         self.cache.is_on().then(|| self.cache.view())
@@ -172,6 +178,37 @@ impl Model {
 
 fn cache_bytes(config: &config::Model) -> usize {
     usize::try_from(config.cache_mib << 20).unwrap_or(usize::MAX)
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.dispatcher.close();
+    }
+}
+
+/// The models served, in the order of the configuration.
+#[derive(Debug, Default)]
+pub struct Models {
+    list: Vec<Arc<Model>>,
+    by_name: HashMap<String, Arc<Model>>,
+}
+
+impl Models {
+    /// These models.
+    pub fn new(list: Vec<Arc<Model>>) -> Self {
+        let by_name = list.iter().map(|model| (model.name.clone(), Arc::clone(model)));
+        Self { by_name: by_name.collect(), list }
+    }
+
+    /// Each, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Arc<Model>> {
+        self.list.iter()
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
+        self.by_name.get(name)
+    }
 }
 
 impl Served for Model {

@@ -14,22 +14,21 @@ use serde_json::{Value, json};
 
 use crate::{
     clock::Clock,
-    config::{self, Config},
+    config::Config,
     error::InferError,
-    fleet::{Fleet, Reported},
+    fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     metrics::Outcome,
-    model::Model,
+    model::{Model, Models},
     recent::Point,
-    state::{ConfigState, GpuState, ModelState, Replicas, SliceState},
+    state::{ConfigState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
 };
 
 /// The models, the replicas behind them and the configuration in force.
 #[derive(Debug)]
 pub struct Registry {
-    models: Vec<Arc<Model>>,
-    by_name: HashMap<String, Arc<Model>>,
+    models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
@@ -44,10 +43,9 @@ impl Registry {
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
-        let by_name = models.iter().map(|model| (model.name().to_owned(), Arc::clone(model)));
+        let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
         Ok(Self {
-            by_name: by_name.collect(),
-            fleet: Arc::new(Fleet::new(&models)),
+            fleet: Arc::new(Fleet::new(Arc::clone(&models))),
             models,
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
@@ -61,7 +59,7 @@ impl Registry {
         loop {
             let changed = self.fleet.changed();
             let mut all = true;
-            for model in &self.models {
+            for model in self.models.load().iter() {
                 let wanted = model.config().replicas.min as usize;
                 if model.dispatcher().replicas() >= wanted {
                     continue;
@@ -89,15 +87,24 @@ impl Registry {
         self.config.load_full()
     }
 
-    /// Puts a configuration in force that has the same models.
-    pub fn reconfigure(&self, config: Config) {
+    /// Puts a configuration in force. Must be called inside a runtime.
+    pub fn reconfigure(&self, config: Config) -> io::Result<()> {
         let weights = weights(&config);
+        let before = self.models.load();
+        let mut models = Vec::with_capacity(config.models.len());
         for settings in &config.models {
-            if let Some(model) = self.by_name.get(&settings.name) {
-                model.reconfigure(settings, &weights);
-            }
+            models.push(match before.get(&settings.name) {
+                Some(model) => Arc::clone(model),
+                None => Arc::new(Model::start(settings, &weights, self.clock)?),
+            });
         }
+        for (model, settings) in models.iter().zip(&config.models) {
+            model.reconfigure(settings, &weights);
+        }
+        self.models.store(Arc::new(Models::new(models)));
         self.config.store(Arc::new(config));
+        self.fleet.poke();
+        Ok(())
     }
 
     /// Notes an attempt to load a configuration at `at_s` seconds since 1970.
@@ -127,33 +134,27 @@ impl Registry {
 
     /// Remembers every model's counts of now.
     pub fn take_counts(&self) {
-        self.models.iter().for_each(|model| model.take_counts());
+        self.models.load().iter().for_each(|model| model.take_counts());
     }
 
     /// How each model did in the last minutes.
-    pub fn history(&self) -> BTreeMap<&str, Vec<Point>> {
-        self.models.iter().map(|model| (model.name(), model.history())).collect()
+    pub fn history(&self) -> BTreeMap<String, Vec<Point>> {
+        let models = self.models.load();
+        models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
     }
 
-    /// Every model and every GPU, in the order of the configuration.
-    pub fn states(&self) -> (Vec<ModelState>, Vec<GpuState>) {
-        let mut reported = self.fleet.reported();
-        let config = self.config.load();
-        let gpus: Vec<GpuState> = config
-            .workers
-            .iter()
-            .enumerate()
-            .map(|(index, worker)| gpu(index, worker, &mut reported))
-            .collect();
+    /// These models, and every worker.
+    pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
+        let workers = self.fleet.workers();
         let mut replicas = HashMap::<&str, Replicas>::new();
-        let slices = gpus.iter().flat_map(|gpu| &gpu.slices);
+        let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
         for replica in slices.flat_map(|slice| &slice.replicas) {
             replicas.entry(&replica.model).or_default().add(replica);
         }
         let state = |model: &Arc<Model>| {
             model.state(replicas.get(model.name()).copied().unwrap_or_default())
         };
-        (self.models.iter().map(state).collect(), gpus)
+        (models.iter().map(state).collect(), workers)
     }
 }
 
@@ -166,11 +167,11 @@ impl Backend for Registry {
     type Model = Model;
 
     fn model(&self, name: &str) -> Option<Arc<Model>> {
-        self.by_name.get(name).cloned()
+        self.models.load().get(name).cloned()
     }
 
     fn models(&self) -> Vec<Arc<Model>> {
-        self.models.clone()
+        self.models.load().iter().cloned().collect()
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -182,7 +183,7 @@ impl Backend for Registry {
                 Availability::Unavailable { reason } => Some(reason),
             },
         };
-        self.models.iter().map(check).collect()
+        self.models.load().iter().map(check).collect()
     }
 
     fn refused(&self, model: Option<&Model>, error: &InferError) {
@@ -192,42 +193,11 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        let (_, gpus) = self.states();
-        let slices: Vec<SliceState> = gpus.into_iter().flat_map(|gpu| gpu.slices).collect();
-        json!({ "slices": slices })
+        json!({ "workers": self.fleet.workers() })
     }
 
     fn config(&self) -> Value {
         let config = self.config.load();
         serde_json::to_value(&config.effective).unwrap_or_default()
-    }
-}
-
-/// A configured GPU, with what was reported of its slices.
-fn gpu(
-    index: usize,
-    worker: &config::Worker,
-    reported: &mut BTreeMap<String, Reported>,
-) -> GpuState {
-    let kind = mig::kind(worker.gpu.kind()).ok();
-    let slice = |slice: &config::Slice| {
-        let position = kind?.position(&slice.position).ok()?;
-        let label = mig::slice_label(index, position);
-        let Reported { pid, restarts, replicas } = reported.remove(&label).unwrap_or_default();
-        Some(SliceState {
-            slice: label,
-            profile: slice.profile.clone(),
-            start: position.start(),
-            memory_slices: position.end() - position.start(),
-            pid,
-            restarts,
-            replicas,
-        })
-    };
-    GpuState {
-        gpu: format!("gpu{index}"),
-        kind: worker.gpu.kind().to_owned(),
-        memory_slices: kind.map_or(0, |kind| kind.memory_slices),
-        slices: worker.slices.iter().filter_map(slice).collect(),
     }
 }

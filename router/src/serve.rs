@@ -8,9 +8,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use protocol::Report;
 use serde_json::{Value, json};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -23,8 +23,9 @@ use crate::{
     auth::Access,
     config::{self, Config, Effect, RouterSettings, Tracing},
     drain::{Drain, Ended, Times, stop_signals},
+    fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
-    recent,
+    place, recent,
     registry::Registry,
     state::{self, Build, State},
     trace::Tracer,
@@ -36,6 +37,7 @@ pub struct Router {
     state: Arc<ServerState<Registry>>,
     inference: SocketAddr,
     admin: SocketAddr,
+    join: Option<SocketAddr>,
     signals: mpsc::Receiver<()>,
     stop_admin: oneshot::Sender<()>,
     admin_task: JoinHandle<()>,
@@ -65,8 +67,8 @@ pub struct Start {
     pub config: Config,
     /// The file it came from, to be read again on reload.
     pub file: Option<PathBuf>,
-    /// What the workers say.
-    pub reports: mpsc::Receiver<Report>,
+    /// What workers of other machines must know to join, if they may.
+    pub token: Option<String>,
     /// The program it is part of.
     pub build: Build,
 }
@@ -74,20 +76,28 @@ pub struct Start {
 impl Router {
     /// Listens on both addresses and starts every loop. Must be called inside a runtime.
     pub async fn start(start: Start) -> Result<Self, StartError> {
-        let Start { config, file, reports, build } = start;
+        let Start { config, file, token, build } = start;
         let tracing = config.tracing.clone();
         let signals = stop_signals()?;
         let settings = config.router.clone();
         let inference = bind(settings.listen).await?;
         let admin_listener = bind(settings.admin_listen).await?;
         let (inference_at, admin_at) = (inference.local_addr()?, admin_listener.local_addr()?);
+        let door = match (settings.join_listen, token) {
+            (Some(address), Some(token)) => Some((bind(address).await?, token)),
+            (Some(_) | None, _) => None,
+        };
+        let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
         let registry = Registry::start(config)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         trace(&state, tracing.as_ref(), &build);
         state.backend.loaded(true, wall_clock_s());
-        tokio::spawn(async move { fleet.listen(reports).await });
+        if let Some((listener, token)) = door {
+            tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet));
+        }
+        tokio::spawn(place::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
@@ -98,6 +108,7 @@ impl Router {
             state,
             inference: inference_at,
             admin: admin_at,
+            join: join_at,
             signals,
             stop_admin,
             admin_task,
@@ -113,6 +124,17 @@ impl Router {
     /// Where administration is served.
     pub fn admin(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// Where workers join, if they may.
+    pub fn join(&self) -> Option<SocketAddr> {
+        self.join
+    }
+
+    /// Speaks with a worker in this process over `stream`, until either hangs up.
+    pub fn welcome(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+        let fleet = Arc::clone(self.state.backend.fleet());
+        tokio::spawn(async move { fleet::welcome(stream, LOCAL, &Trust::Everyone, &fleet).await });
     }
 
     /// Returns when every model has the replicas it must have, or with why one never will.
@@ -232,10 +254,13 @@ fn swap(
     }
     let access = state.access.load().renewed(&config.tenants, &config.keys);
     let settings: RouterSettings = config.router.clone();
-    if before.tracing != config.tracing {
-        trace(state, config.tracing.as_ref(), build);
+    let tracing = config.tracing.clone();
+    state.backend.reconfigure(config).map_err(|error| ReloadError::Conflict {
+        why: format!("the system has no timer for another model: {error}"),
+    })?;
+    if before.tracing != tracing {
+        trace(state, tracing.as_ref(), build);
     }
-    state.backend.reconfigure(config);
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
     Ok(json!({ "changes": changes }))

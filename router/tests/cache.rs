@@ -51,8 +51,10 @@ fn replica(id: u32, link: &Link, output: &str) -> Replica {
         vec![TensorSpec { name: name.to_owned(), datatype: Datatype::Uint8, shape }]
     };
     Replica {
+        replica: id,
         id,
         slice: format!("gpu{id}:7g@0"),
+        profile: "7g.80gb".to_owned(),
         link: link.clone(),
         measured: vec![(1, Duration::from_millis(1))],
         signature: Arc::new(Signature { inputs: spec("x"), outputs: spec(output) }),

@@ -10,6 +10,7 @@ from pathlib import Path
 from batching import batching
 from overview import overview
 from tenants import tenants
+from workers import workers
 
 FOLDER = Path(__file__).resolve().parents[2] / "dashboards" / "grafana"
 
@@ -20,7 +21,7 @@ def main(arguments):
         return 2
     wanted = {
         f"{made['uid'].removeprefix('sluice-')}.json": json.dumps(made, indent=1) + "\n"
-        for made in (overview(), batching(), tenants())
+        for made in (overview(), batching(), workers(), tenants())
     }
     if arguments:
         found = {path.name: path.read_text() for path in FOLDER.glob("*.json")}

@@ -25,7 +25,17 @@ pub(super) fn gpu(gpu: &GpuState, paint: Paint) -> String {
         gap(usize::from(gpu.memory_slices) - at, paint, [&mut profiles, &mut models]);
     }
     let name = paint.paint(Tone::Strong, &gpu.gpu);
-    format!("{name} {}\n{profiles}\n{models}\n", gpu.kind)
+    let kind = gpu.kind.as_deref().unwrap_or(&gpu.source);
+    let power = gpu.power_w.map_or_else(String::new, |watts| format!(", {watts:.0} W"));
+    let heat = gpu.temperature_c.map_or_else(String::new, |celsius| format!(", {celsius} C"));
+    let mut text = format!("{name} {kind}{power}{heat}\n");
+    if !gpu.slices.is_empty() {
+        text += &format!("{profiles}\n{models}\n");
+    }
+    if let Some(problem) = &gpu.problem {
+        text += &format!("  {}\n", paint.paint(Tone::Bad, problem));
+    }
+    text
 }
 
 fn gap(cells: usize, paint: Paint, lines: [&mut String; 2]) {

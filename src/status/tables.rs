@@ -1,6 +1,9 @@
 //! What is said in words and numbers: the router, its models, its tenants and what is wrong.
 
-use router::state::{ModelState, State};
+use router::{
+    fleet::LOCAL,
+    state::{ModelState, Presence, State, WorkerState},
+};
 
 use super::paint::{Paint, Tone};
 
@@ -24,6 +27,22 @@ pub(super) fn head(state: &State, paint: Paint) -> String {
     format!(
         "sluice {version} ({revision}), up {uptime}, {ready}, configuration {generation}{reload}\n"
     )
+}
+
+/// A line for a worker that does not speak, or speaks from elsewhere.
+pub(super) fn worker(worker: &WorkerState, paint: Paint) -> String {
+    let tone = match worker.state {
+        Presence::Connected if worker.name == LOCAL => return String::new(),
+        Presence::Connected => Tone::Good,
+        Presence::Silent => Tone::Unsettled,
+        Presence::Away => Tone::Bad,
+    };
+    let state = match worker.state {
+        Presence::Connected => "connected".to_owned(),
+        Presence::Silent => format!("silent for {}", span(worker.silent_s)),
+        Presence::Away => format!("away for {}", span(worker.silent_s)),
+    };
+    format!("\nworker {}, {}\n", worker.name, paint.paint(tone, &state))
 }
 
 /// A line for each model.
@@ -85,7 +104,7 @@ pub(super) fn tenants(state: &State) -> String {
 pub(super) fn problems(state: &State, paint: Paint) -> String {
     let mut lines: Vec<String> =
         state.problems.iter().map(|problem| paint.paint(Tone::Bad, problem)).collect();
-    for slice in state.gpus.iter().flat_map(|gpu| &gpu.slices) {
+    for slice in state.slices() {
         for replica in &slice.replicas {
             if let Some(reason) = &replica.reason {
                 let told = format!("{} on {}: {reason}", replica.model, slice.slice);

@@ -33,12 +33,27 @@ fn model(name: &str) -> Value {
 fn slice(label: &str, (profile, start, size): (&str, u8, u8), replicas: &[(&str, &str)]) -> Value {
     let replica = |(id, (model, state)): (usize, &(&str, &str))| {
         let reason = (*state == "failed").then_some("no such file");
-        json!({"replica": id, "model": model, "state": state, "reason": reason,
-               "memory_bytes": null, "load_ms": null})
+        json!({"replica": id, "model": model, "version": "1", "lane": 0, "state": state,
+               "reason": reason, "memory_bytes": null, "load_ms": null})
     };
     let replicas: Vec<Value> = replicas.iter().enumerate().map(replica).collect();
-    json!({"slice": label, "profile": profile, "start": start, "memory_slices": size,
-           "pid": 7, "restarts": 0, "replicas": replicas})
+    json!({"slice": label, "position": format!("{profile}@{start}"), "profile": profile,
+           "uuid": null, "start": start, "memory_slices": size, "memory_bytes": null,
+           "lanes": [{"lane": 0, "pid": 7, "restarts": 0, "busy_s": 1.5}], "replicas": replicas})
+}
+
+fn gpu() -> Value {
+    json!({
+        "gpu": "gpu0", "source": "simulated:A100-80GB", "kind": "A100-80GB", "uuid": null,
+        "mode": "on", "can_reshape": true, "problem": "MIG is stuck", "memory_slices": 8,
+        "memory": null, "power_w": 71.5, "clock_mhz": null, "temperature_c": 34, "ecc": null,
+        "xids": [],
+        "slices": [
+            slice("gpu0:1g@0", ("1g.10gb", 0, 1), &[("frail", "failed")]),
+            slice("gpu0:2g@2", ("2g.20gb", 2, 2), &[]),
+            slice("gpu0:3g@4", ("3g.40gb", 4, 4), &[("digits", "ready"), ("b", "warming")]),
+        ],
+    })
 }
 
 fn state() -> State {
@@ -50,13 +65,12 @@ fn state() -> State {
         "draining": false,
         "config": {"generation": 3, "last_reload_successful": true, "loaded_at_s": 1.8e9},
         "models": [model("digits"), model("a-model-with-a-very-long-name")],
-        "gpus": [{
-            "gpu": "gpu0", "kind": "A100-80GB", "memory_slices": 8,
-            "slices": [
-                slice("gpu0:1g@0", ("1g.10gb", 0, 1), &[("frail", "failed")]),
-                slice("gpu0:2g@2", ("2g.20gb", 2, 2), &[]),
-                slice("gpu0:3g@4", ("3g.40gb", 4, 4), &[("digits", "ready"), ("b", "warming")]),
-            ],
+        "workers": [{
+            "name": "local", "state": "connected", "silent_s": 0.3, "generation": 1,
+            "desired_generation": 1, "gpus": [gpu()],
+        }, {
+            "name": "far", "state": "silent", "silent_s": 75.0, "generation": 1,
+            "desired_generation": 1, "gpus": [],
         }],
         "tenants": [
             {"name": "search", "index": 1, "rate_rps": 500.0, "share": 2.0, "left": 3,
@@ -81,9 +95,12 @@ fn the_picture_fits_eighty_columns_and_says_it_all() {
     let wanted = "\
 sluice 0.1.0 (0123456789), up 1d2h, not ready, configuration 3
 
-gpu0 A100-80GB
+gpu0 A100-80GB, 72 W, 34 C
   | 1g.10gb| not cut| 2g.20gb         | 3g.40gb                           |
   |!frail  |        | idle            |~digits + b                        |
+  MIG is stuck
+
+worker far, silent for 1m15s
 
 model               objective      met serve/s refus/s  queue oldest limit ready
 digits               50ms 99%  98.77 %   12346     3.2     41   12ms    16   2/3

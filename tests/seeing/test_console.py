@@ -88,10 +88,11 @@ def drawn(browser):
 def test_the_fleet_is_drawn_slice_by_slice_as_the_router_has_it(browser, sluice):
     opened(browser, sluice)
     truth = state(sluice)
-    wanted = sum(len(gpu["slices"]) for gpu in truth["gpus"])
+    gpus = [gpu for worker in truth["workers"] for gpu in worker["gpus"]]
+    wanted = sum(len(gpu["slices"]) for gpu in gpus)
     until(browser, "the fleet is drawn", lambda: len(drawn(browser)) == wanted)
     found = drawn(browser)
-    for gpu in truth["gpus"]:
+    for gpu in gpus:
         cells = gpu["memory_slices"]
         for slice_ in gpu["slices"]:
             shown = found.pop(slice_["slice"])

@@ -11,9 +11,15 @@ QUIET = {
     "SluiceQueueIsOld",
     "SluiceNoReadyReplica",
     "SluiceReplicaFailed",
+    "SluiceWorkerSilent",
+    "SluiceExecutorKeepsDying",
+    "SluiceGpuProblem",
     "SluiceReloadRefused",
     "SluiceRouterNotSeen",
 }
+
+# What simulated GPUs do not say.
+UNSAID = {"workers: Errors of the memory"}
 
 
 def promtool(*arguments, text=None):
@@ -81,7 +87,8 @@ def test_every_expression_of_every_panel_gives_data(prometheus):
     for where, expression in expressions():
         asked = expression.replace("$__rate_interval", "10s").replace("$model", ".+")
         samples = prometheus.query(asked)
-        if all(sample["value"][1] == "NaN" for sample in samples):
+        empty_here = all(sample["value"][1] == "NaN" for sample in samples)
+        if empty_here and where not in UNSAID:
             empty.append(f"{where}: {asked}")
     assert not empty, "\n".join(empty)
 

@@ -8,8 +8,8 @@ use router::{
     metrics::{self, Format, ModelMetrics, Outcome, Reason},
     recent::RecentView,
     state::{
-        Build, ConfigState, GpuState, ModelState, ReplicaPhase, ReplicaState, Replicas, SliceState,
-        State,
+        Build, ConfigState, GpuState, LaneState, Memory, ModelState, Presence, ReplicaPhase,
+        ReplicaState, Replicas, SliceState, State, WorkerState,
     },
     trace::SpanTotals,
 };
@@ -27,16 +27,25 @@ impl Fleet {
     pub(crate) fn new() -> Self {
         let slices: Vec<SliceState> = (0..SLICES).map(slice).collect();
         let counted: Vec<ModelMetrics> = (0..MODELS).map(|_| moved()).collect();
-        let gpus = slices
-            .chunks(7)
-            .enumerate()
-            .map(|(index, slices)| GpuState {
-                gpu: format!("gpu{index}"),
-                kind: "A100-80GB".to_owned(),
-                memory_slices: 8,
-                slices: slices.to_vec(),
-            })
-            .collect();
+        let gpu = |(index, slices): (usize, &[SliceState])| GpuState {
+            gpu: format!("gpu{index}"),
+            kind: Some("A100-80GB".to_owned()),
+            memory_slices: 8,
+            memory: Some(Memory { total_bytes: 80 << 30, used_bytes: 40 << 30 }),
+            power_w: Some(312.5),
+            temperature_c: Some(61),
+            ecc: Some((3, 0)),
+            slices: slices.to_vec(),
+            ..GpuState::default()
+        };
+        let worker = WorkerState {
+            name: "local".to_owned(),
+            state: Presence::Connected,
+            silent_s: 0.2,
+            generation: Some(3),
+            desired_generation: Some(3),
+            gpus: slices.chunks(7).enumerate().map(gpu).collect(),
+        };
         let models = (0..MODELS).map(|index| model(index, &counted[index], &slices)).collect();
         let state = State {
             build: Build { version: "1.2.3".to_owned(), revision: "0123456789".to_owned() },
@@ -46,7 +55,7 @@ impl Fleet {
             draining: false,
             config: ConfigState { generation: 9, last_reload_successful: true, loaded_at_s: 2e9 },
             models,
-            gpus,
+            workers: vec![worker],
             tenants: Vec::new(),
             spans: SpanTotals { exported: 1, dropped: 2 },
         };
@@ -64,6 +73,8 @@ fn slice(index: usize) -> SliceState {
     let replica = |place: usize| ReplicaState {
         replica: (index * 2 + place) as u32,
         model: name((index * 2 + place) % MODELS),
+        version: "1".to_owned(),
+        lane: place as u32,
         state: ReplicaPhase::Ready,
         reason: None,
         memory_bytes: Some(1 << 30),
@@ -74,8 +85,10 @@ fn slice(index: usize) -> SliceState {
         profile: "1g.10gb".to_owned(),
         start: (index % 7) as u8,
         memory_slices: 1,
-        pid: Some(1_000 + index as u32),
-        restarts: 3,
+        position: format!("1g.10gb@{}", index % 7),
+        uuid: Some(format!("MIG-{index:08x}-8f8e-4d4b-a0b5-0d8f2b2f6c11")),
+        memory_bytes: Some(10 << 30),
+        lanes: vec![LaneState { lane: 0, pid: Some(1_000), restarts: 3, busy_s: 1_234.567_891 }],
         replicas: vec![replica(0), replica(1)],
     }
 }
@@ -127,6 +140,7 @@ fn moved() -> ModelMetrics {
         metrics.dispatched(took / 2);
         metrics.ended(Outcome::Served { took, in_time: step < 1_000 });
         metrics.sent(step % 64 + 1, ClosedBy::Full);
+        metrics.batch_time("1g.10gb").record(took.as_secs_f64() / 3.0);
     }
     for reason in [Reason::Overloaded, Reason::TooLate, Reason::NoReplica] {
         metrics.ended(Outcome::Refused(reason));

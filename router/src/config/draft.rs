@@ -4,7 +4,7 @@ use toml::de::DeValue;
 
 use super::{
     problems::{At, Notes, Place},
-    tree::{self, Read, Section},
+    tree::{self, OneOrMore, Read, Section},
 };
 
 /// The whole file.
@@ -15,14 +15,19 @@ pub(super) struct Draft {
     pub(super) keys: Vec<KeyDraft>,
     pub(super) loans: Option<LoansDraft>,
     pub(super) tracing: Option<TracingDraft>,
+    pub(super) join: Option<JoinDraft>,
     pub(super) workers: Vec<WorkerDraft>,
 }
 
 /// `[router]`.
 #[derive(Default)]
 pub(super) struct RouterDraft {
+    /// Absent if there is no such table.
+    pub(super) place: Option<Place>,
     pub(super) listen: Option<At<String>>,
     pub(super) admin_listen: Option<At<String>>,
+    pub(super) join_listen: Option<At<String>>,
+    pub(super) join_token_file: Option<At<String>>,
     pub(super) state_dir: Option<At<String>>,
     pub(super) max_body_bytes: Option<At<u64>>,
     pub(super) max_decompressed_bytes: Option<At<u64>>,
@@ -109,10 +114,21 @@ pub(super) struct TracingDraft {
     pub(super) sample_ratio: Option<At<f64>>,
 }
 
+/// `[join]`.
+pub(super) struct JoinDraft {
+    pub(super) place: Place,
+    pub(super) router: Option<At<OneOrMore<String>>>,
+    pub(super) token_file: Option<At<String>>,
+    pub(super) run_dir: Option<At<String>>,
+    pub(super) name: Option<At<String>>,
+    pub(super) advertise: Option<At<String>>,
+}
+
 /// One `[[worker]]`.
 pub(super) struct WorkerDraft {
     pub(super) gpu: Option<At<String>>,
     pub(super) geometry: Option<At<Vec<At<String>>>>,
+    pub(super) nvml_library: Option<At<String>>,
 }
 
 /// Reads what can be read of `text` and notes the rest.
@@ -128,6 +144,7 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
         keys: each(root.sections("key", "[[key]]", notes), notes, key),
         loans: root.section("loans", "[loans]", notes).map(|section| loans(section, notes)),
         tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
+        join: root.section("join", "[join]", notes).map(|section| join(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),
     };
     root.finish(notes);
@@ -144,8 +161,11 @@ fn each<'t, T>(
 
 fn router(mut section: Section<'_>, notes: &mut Notes<'_>) -> RouterDraft {
     let draft = RouterDraft {
+        place: Some(section.place()),
         listen: section.get("listen", notes),
         admin_listen: section.get("admin_listen", notes),
+        join_listen: section.get("join_listen", notes),
+        join_token_file: section.get("join_token_file", notes),
         state_dir: section.get("state_dir", notes),
         max_body_bytes: section.get("max_body_bytes", notes),
         max_decompressed_bytes: section.get("max_decompressed_bytes", notes),
@@ -237,9 +257,25 @@ fn tracing(mut section: Section<'_>, notes: &mut Notes<'_>) -> TracingDraft {
     draft
 }
 
+fn join(mut section: Section<'_>, notes: &mut Notes<'_>) -> JoinDraft {
+    let draft = JoinDraft {
+        place: section.place(),
+        router: section.need("router", notes),
+        token_file: section.need("token_file", notes),
+        run_dir: section.need("run_dir", notes),
+        name: section.get("name", notes),
+        advertise: section.get("advertise", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
 fn worker(mut section: Section<'_>, notes: &mut Notes<'_>) -> WorkerDraft {
-    let draft =
-        WorkerDraft { gpu: section.need("gpu", notes), geometry: section.get("geometry", notes) };
+    let draft = WorkerDraft {
+        gpu: section.need("gpu", notes),
+        geometry: section.get("geometry", notes),
+        nvml_library: section.get("nvml_library", notes),
+    };
     section.finish(notes);
     draft
 }

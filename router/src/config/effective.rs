@@ -6,9 +6,10 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
-    Batching, Config, Engine, Key, KeyHash, Loans, Model, RouterSettings, Tenant, Tracing, Worker,
+    Batching, Config, Engine, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Tenant,
+    Tracing, Worker,
     draft::{
-        Draft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
+        Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
         WorkerDraft,
     },
     problems::{At, Notes, Place},
@@ -119,7 +120,12 @@ impl fmt::Display for Effective {
 pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effective {
     let file = notes.file().to_owned();
     let mut listing = Listing { notes, table: "router", item: None, settings: Vec::new() };
-    listing.router(&config.router, &draft.router);
+    if let (Some(join), Some(draft)) = (&config.join, &draft.join) {
+        listing.within("join", None);
+        listing.join(join, draft);
+    } else {
+        listing.router(&config.router, &draft.router);
+    }
     for (model, draft) in config.models.iter().zip(&draft.models) {
         listing.within("model", Some(model.name.clone()));
         listing.model(model, draft);
@@ -182,6 +188,9 @@ impl Listing<'_> {
     fn router(&mut self, router: &RouterSettings, draft: &RouterDraft) {
         self.put("listen", router.listen.to_string(), &draft.listen);
         self.put("admin_listen", router.admin_listen.to_string(), &draft.admin_listen);
+        let join_listen = router.join_listen.map(|address| address.to_string());
+        self.put("join_listen", join_listen, &draft.join_listen);
+        self.put("join_token_file", written(&draft.join_token_file), &draft.join_token_file);
         self.put("state_dir", written(&draft.state_dir), &draft.state_dir);
         self.put("max_body_bytes", router.max_body_bytes, &draft.max_body_bytes);
         let decompressed = router.max_decompressed_bytes;
@@ -247,9 +256,19 @@ impl Listing<'_> {
     }
 
     fn worker(&mut self, worker: &Worker, draft: &WorkerDraft) {
-        let positions: Vec<_> = worker.slices.iter().map(|slice| slice.position.clone()).collect();
-        self.put("gpu", format!("simulated:{}", worker.gpu.kind()), &draft.gpu);
-        self.put("geometry", positions, &draft.geometry);
+        self.put("gpu", worker.gpu.source(), &draft.gpu);
+        self.put("geometry", worker.geometry.clone(), &draft.geometry);
+        if let Gpu::Nvml { .. } = worker.gpu {
+            self.put("nvml_library", written(&draft.nvml_library), &draft.nvml_library);
+        }
+    }
+
+    fn join(&mut self, join: &Join, draft: &JoinDraft) {
+        self.put("router", join.routers.clone(), &draft.router);
+        self.put("token_file", written(&draft.token_file), &draft.token_file);
+        self.put("run_dir", written(&draft.run_dir), &draft.run_dir);
+        self.put("name", join.name.clone(), &draft.name);
+        self.put("advertise", join.advertise.map(|ip| ip.to_string()), &draft.advertise);
     }
 }
 

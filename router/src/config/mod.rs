@@ -40,7 +40,7 @@ pub use self::{
     secrets::KeyHash,
     summary::{GpuSummary, ModelSummary, Summary},
     tracing::Tracing,
-    worker::{Gpu, Slice, Worker},
+    worker::{Gpu, Join, Slice, Worker, read_token},
 };
 
 use self::{files::Unreadable, problems::Notes};
@@ -66,6 +66,8 @@ pub struct Config {
     pub loans: Option<Loans>,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
+    /// How this machine's worker joins a router; in a worker's file only.
+    pub join: Option<Join>,
     /// The GPUs of this machine, in file order.
     pub workers: Vec<Worker>,
     /// Every value in force and where it came from.
@@ -79,6 +81,10 @@ pub struct RouterSettings {
     pub listen: SocketAddr,
     /// Where admin and `/metrics` are served.
     pub admin_listen: SocketAddr,
+    /// Where workers of other machines join; absent, none can.
+    pub join_listen: Option<SocketAddr>,
+    /// The file of the token they must know; present where `join_listen` is.
+    pub join_token_file: Option<PathBuf>,
     /// Where state outlives the process; absent, memory only.
     pub state_dir: Option<PathBuf>,
     /// The longest request body as it arrives.

@@ -239,6 +239,19 @@ impl<T: Read> Read for Vec<At<T>> {
     }
 }
 
+/// A list, or a single value for a list of one.
+pub(crate) struct OneOrMore<T>(pub(crate) Vec<At<T>>);
+
+impl<T: Read> Read for OneOrMore<T> {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        if value.get_ref().is_array() {
+            return Vec::read(key, value, notes).map(Self);
+        }
+        let one = T::read(key, value, notes)?;
+        Some(Self(vec![At { value: one, place: Place::Offset(value.span().start) }]))
+    }
+}
+
 pub(crate) fn wrong_kind(
     key: &str,
     value: &Spanned<DeValue<'_>>,

@@ -12,7 +12,11 @@ mod tally;
 mod ticket;
 mod traced;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,7 +26,7 @@ use policy::{
     rule::{self, Rule},
 };
 use protocol::Reply;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::AbortHandle};
 
 pub use self::{
     shared::Caller,
@@ -60,15 +64,20 @@ pub struct Dispatcher {
     alarm: Alarm,
     metrics: ModelMetrics,
     state: Mutex<State>,
+    time: OnceLock<AbortHandle>,
 }
 
 /// A replica about to be used.
 #[derive(Debug)]
 pub struct Replica {
-    /// Its id in the fleet.
+    /// Its number in this router.
     pub id: u32,
+    /// Its id on its worker, which its executor knows it by.
+    pub replica: u32,
     /// Its slice's label.
     pub slice: String,
+    /// Its slice's profile.
+    pub profile: String,
     /// The connection to it.
     pub link: Link,
     /// What its warm-up measured.
@@ -87,9 +96,18 @@ impl Dispatcher {
             alarm: Alarm::new()?,
             metrics: ModelMetrics::default(),
             state: Mutex::new(State::new(machine, model.slo)),
+            time: OnceLock::new(),
         });
-        tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
+        let time = tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
+        dispatcher.time.get_or_init(|| time.abort_handle());
         Ok(dispatcher)
+    }
+
+    /// Ends its timer, when there is nobody left who could ask it anything.
+    pub fn close(&self) {
+        if let Some(time) = self.time.get() {
+            time.abort();
+        }
     }
 
     /// This model's metrics.
@@ -146,11 +164,25 @@ impl Dispatcher {
     pub fn attach(&self, replica: Replica) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Replica { id, slice, link, measured, signature } = replica;
-        state.links.insert(id, Attached { slice, link });
+        let Replica { id, replica, slice, profile, link, measured, signature } = replica;
+        let took = self.metrics.batch_time(&profile);
+        state.links.insert(id, Attached { replica, slice, link, took });
         state.signature = Some(signature);
         state.effects = state.machine.add_replica(id, &measured, now);
         self.carry_out(&mut state, now);
+    }
+
+    /// Gives a replica no more batches; it is detached once it has none left.
+    pub fn drain(&self, replica: u32) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.machine.drain_replica(replica);
+        self.carry_out(&mut state, now);
+    }
+
+    /// Whether a replica has batches.
+    pub fn is_busy(&self, replica: u32) -> bool {
+        self.state.lock().batches.values().any(|sent| sent.replica == replica)
     }
 
     /// Takes a replica out of rotation that is there no more.
@@ -180,6 +212,9 @@ impl Dispatcher {
         self.carry_out(&mut state, now);
         if let (Some(learned), protocol::Outcome::Done(answer)) = (learned, &reply.outcome) {
             state.tally.batch(learned.rows, &reply.facts);
+            if let Some(attached) = state.links.get(&replica) {
+                attached.took.record(reply.facts.worked().as_secs_f64());
+            }
             for (id, outputs) in answer::split(answer, body, &sent, state.batches_rows()) {
                 self.end(&mut state, id, Ok(Answer { outputs }), now);
             }

@@ -21,6 +21,7 @@ use super::{Dispatcher, keys::Keys, tally::Tally};
 use crate::{
     error::InferError,
     http::backend::Answer,
+    metrics::Histogram,
     trace::{BatchSpan, Traced},
     transport::Link,
 };
@@ -44,11 +45,14 @@ pub(super) struct State {
     keys: Keys,
 }
 
-/// A replica's slice and connection.
+/// A replica's slice and connection, and what its executor calls it.
 #[derive(Debug)]
 pub(super) struct Attached {
+    pub(super) replica: u32,
     pub(super) slice: String,
     pub(super) link: Link,
+    /// How long its batches, and those of its like, took.
+    pub(super) took: Arc<Histogram>,
 }
 
 /// A request whose caller waits.
@@ -259,7 +263,7 @@ impl State {
         });
         let message = protocol::Batch {
             id: batch.id,
-            replica: batch.replica,
+            replica: self.links.get(&batch.replica).map_or(0, |attached| attached.replica),
             inputs: heads.collect(),
             requests: parts.collect(),
         };

@@ -3,7 +3,7 @@
 use super::{
     BATCH_ROWS, BATCHES, BUILD, CACHE, CACHE_BYTES, Format, IN_FLIGHT, LIMIT, ModelMetrics,
     OBJECTIVE, OLDEST, QUEUE_SECONDS, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUEST_SECONDS,
-    REQUESTS, SPANS, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN,
+    REQUESTS, SPANS, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet,
     page::{Page, Sample},
 };
 use crate::{
@@ -17,6 +17,7 @@ pub fn write(state: &State, counted: &[&ModelMetrics], format: Format) -> Vec<u8
     requests(&mut page, &state.models, counted);
     batches(&mut page, &state.models, counted);
     cache(&mut page, &state.models);
+    fleet::write(&mut page, state, counted);
     tenants(&mut page, state);
     process(&mut page, state);
     page.into_bytes()

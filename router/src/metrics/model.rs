@@ -1,10 +1,15 @@
 //! What happened to one model's requests, counted as it happens.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use policy::dispatch::ClosedBy;
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +90,8 @@ pub struct ModelMetrics {
     pub(super) request: Histogram,
     pub(super) queue: Histogram,
     pub(super) rows: Histogram,
+    /// How long batches took on slices of each profile.
+    pub(super) batch_times: Mutex<BTreeMap<String, Arc<Histogram>>>,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +121,7 @@ impl Default for ModelMetrics {
             request: Histogram::new(Scale::Seconds),
             queue: Histogram::new(Scale::Seconds),
             rows: Histogram::new(Scale::Rows),
+            batch_times: Mutex::default(),
         }
     }
 }
@@ -153,6 +161,13 @@ impl ModelMetrics {
     /// A request left the queue for a replica after `waited`.
     pub fn dispatched(&self, waited: Duration) {
         self.queue.record(waited.as_secs_f64());
+    }
+
+    /// Where the times of batches on slices of `profile` are recorded.
+    pub fn batch_time(&self, profile: &str) -> Arc<Histogram> {
+        let mut times = self.batch_times.lock();
+        let time = times.entry(profile.to_owned());
+        Arc::clone(time.or_insert_with(|| Arc::new(Histogram::new(Scale::Seconds))))
     }
 
     /// A request was answered from memory.

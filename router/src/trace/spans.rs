@@ -1,6 +1,6 @@
 //! The spans of a request and of a batch, each recorded when it ends.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
 use protocol::Facts;
@@ -215,7 +215,6 @@ impl BatchSpan {
     pub fn end(mut self, end: BatchSpanEnd<'_>) {
         let BatchSpanEnd { at, facts, error } = end;
         let Facts { waited_us, input_us, compute_us, output_us } = *facts;
-        let worked = Duration::from_micros(input_us + compute_us + output_us);
         let clock = self.tracer.clock;
         self.tracer.record(Span {
             name: "executor",
@@ -224,7 +223,8 @@ impl BatchSpan {
             parent: Some(self.identity.span),
             state: None,
             // The executor keeps no clock of ours: its work is put where it ended, at the latest.
-            start_ns: clock.nanos(at.checked_sub(worked).unwrap_or(self.sent).max(self.sent)),
+            start_ns: clock
+                .nanos(at.checked_sub(facts.worked()).unwrap_or(self.sent).max(self.sent)),
             end_ns: clock.nanos(at),
             attributes: vec![
                 ("sluice.executor.waited_us", micros(waited_us)),

@@ -40,6 +40,8 @@ pub(crate) fn settings() -> RouterSettings {
     RouterSettings {
         listen: local,
         admin_listen: local,
+        join_listen: None,
+        join_token_file: None,
         state_dir: None,
         max_body_bytes: 64 << 10,
         max_decompressed_bytes: 128 << 10,

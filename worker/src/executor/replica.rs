@@ -1,35 +1,24 @@
-//! One loaded model and the batches it was given.
+//! One loaded model.
 
 use std::{
     any::Any,
-    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
-    time::Instant,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
-use protocol::{Answer, Batch, Blame, Facts, Outcome, Part, Reply};
+use parking_lot::Mutex;
+use protocol::{Answer, Batch, Blame, Facts, Outcome, Part};
 
-use super::link::{Link, failed};
+use super::link::failed;
 use crate::{
     clock,
     engine::{Done, Engine, RunError},
     signature::{Refusal, Signature},
 };
-
-/// The most batches a replica has at once: one running, and one so that it need not wait for the
-/// next.
-const MAX_BATCHES: usize = 2;
-
-/// A batch and whom to answer.
-pub(super) struct Job {
-    pub(super) batch: Batch,
-    pub(super) body: Bytes,
-    pub(super) arrived: Instant,
-    pub(super) from: Arc<Link>,
-}
 
 /// What a replica checks batches against.
 pub(super) struct Ready {
@@ -37,52 +26,19 @@ pub(super) struct Ready {
     pub(super) max_batch: u32,
 }
 
-/// Why a batch was not taken.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Rejected {
-    #[error("there is no replica {replica} here")]
-    Unknown { replica: u32 },
-    #[error("replica {replica} is not ready")]
-    NotReady { replica: u32 },
-    #[error("replica {replica} is being unloaded")]
-    Closed { replica: u32 },
-    #[error("replica {replica} has {MAX_BATCHES} batches already")]
-    Full { replica: u32 },
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-}
-
-impl Rejected {
-    pub(super) fn blame(&self) -> Blame {
-        match self {
-            Self::Unknown { .. }
-            | Self::NotReady { .. }
-            | Self::Closed { .. }
-            | Self::Full { .. } => Blame::Replica,
-            Self::Refused(_) => Blame::Request,
-        }
-    }
-}
-
 /// A replica as every thread sees it.
 pub(super) struct Replica {
     id: u32,
     ready: OnceLock<Ready>,
-    queue: Mutex<Queue>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Job>,
-    running: bool,
-    closed: bool,
+    engine: Mutex<Option<Box<dyn Engine>>>,
+    closed: AtomicBool,
 }
 
 impl Replica {
     /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
-        Self { id, ready: OnceLock::new(), queue: Mutex::default(), wake: Condvar::new() }
+        let (ready, engine) = (OnceLock::new(), Mutex::default());
+        Self { id, ready, engine, closed: AtomicBool::new(false) }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -90,80 +46,44 @@ impl Replica {
     }
 
     /// Takes batches from now on.
-    pub(super) fn open(&self, ready: Ready) {
+    pub(super) fn open(&self, engine: Box<dyn Engine>, ready: Ready) {
+        *self.engine.lock() = Some(engine);
         // A replica is opened by its own thread, once.
         let _ = self.ready.set(ready);
     }
 
-    /// Takes no more batches; those it has are finished.
-    pub(super) fn close(&self) {
-        self.queue.lock().closed = true;
-        self.wake.notify_all();
+    /// Takes the model out.
+    pub(super) fn retire(&self) -> Option<Box<dyn Engine>> {
+        self.engine.lock().take()
     }
 
-    /// Queues a batch.
-    pub(super) fn push(&self, job: Job) -> Result<(), Rejected> {
-        let replica = self.id;
-        let ready = self.ready.get().ok_or(Rejected::NotReady { replica })?;
-        ready.signature.check(&job.batch, ready.max_batch)?;
-        let mut queue = self.queue.lock();
-        if queue.closed {
-            return Err(Rejected::Closed { replica });
-        }
-        if queue.waiting.len() + usize::from(queue.running) >= MAX_BATCHES {
-            return Err(Rejected::Full { replica });
-        }
-        queue.waiting.push_back(job);
-        drop(queue);
-        self.wake.notify_one();
-        Ok(())
+    /// Whether it takes no more batches. Written by the lane alone, under its lock.
+    pub(super) fn closed(&self) -> &AtomicBool {
+        &self.closed
     }
 
-    /// Takes back a batch that has not started.
-    pub(super) fn cancel(&self, link: u64, batch: u64) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        let mine = |job: &Job| job.from.id() == link && job.batch.id == batch;
-        let index = queue.waiting.iter().position(mine)?;
-        queue.waiting.remove(index)
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
-    /// Drops the batches of a connection that has ended.
-    pub(super) fn forget(&self, link: u64) {
-        self.queue.lock().waiting.retain(|job| job.from.id() != link);
+    /// Whether it can take `batch`, queues aside; none if it is not ready.
+    pub(super) fn check(&self, batch: &Batch) -> Option<Result<(), Refusal>> {
+        self.ready.get().map(|ready| ready.signature.check(batch, ready.max_batch))
     }
 
-    /// Runs batches on this thread until the replica is closed and has none.
-    pub(super) fn work(&self, mut engine: Box<dyn Engine>) {
-        while let Some(job) = self.next() {
-            let started = clock::now();
-            let result = run(engine.as_mut(), &job);
-            let waited_us = clock::micros(started - job.arrived);
-            // Before the reply, or a router that answers it with a batch might find no room.
-            self.queue.lock().running = false;
-            let (outcome, facts, body) = ending(&job.batch, result);
-            let facts = Facts { waited_us, ..facts };
-            job.from.reply(Reply { batch: job.batch.id, outcome, facts }, &body);
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if let Some(job) = queue.waiting.pop_front() {
-                queue.running = true;
-                return Some(job);
+    /// Runs a batch.
+    pub(super) fn run(&self, batch: &Batch, body: &Bytes) -> (Outcome, Facts, Vec<Bytes>) {
+        let mut engine = self.engine.lock();
+        let result = match engine.as_mut() {
+            Some(engine) => {
+                let run = AssertUnwindSafe(|| engine.run(batch, body));
+                catch_unwind(run)
+                    .unwrap_or_else(|panic| Err(RunError::Model { reason: said(&*panic) }))
             }
-            if queue.closed {
-                return None;
-            }
-            self.wake.wait(&mut queue);
-        }
+            None => Err(RunError::Model { reason: "it is unloaded".to_owned() }),
+        };
+        ending(batch, result)
     }
-}
-
-fn run(engine: &mut dyn Engine, job: &Job) -> Result<Done, RunError> {
-    let run = AssertUnwindSafe(|| engine.run(&job.batch, &job.body));
-    catch_unwind(run).unwrap_or_else(|panic| Err(RunError::Model { reason: said(&*panic) }))
 }
 
 /// What a panic said, if it said anything.
@@ -208,6 +128,3 @@ fn answer(batch: &Batch, done: Done) -> (Answer, Vec<Bytes>) {
     }
     (Answer { outputs: heads, requests }, body)
 }
-
-#[cfg(test)]
-mod tests;

@@ -203,9 +203,11 @@ fn listeners_must_be_apart_and_admin_guarded() {
 fn workers_must_exist_and_hold_the_least_replicas() {
     let with = |model: &str, worker: &str| format!("{}[[worker]]\n{worker}\n", slow(model));
     assert_eq!(
-        problems(&with("", "gpu = \"nvml:0\"")),
-        "r.toml:10:7: gpu \"nvml:0\": nvml is not available in this build yet; give simulated:KIND"
+        problems(&with("", "gpu = \"nvml:first\"")),
+        "r.toml:10:7: gpu is \"nvml:first\"; give nvml:INDEX, such as nvml:0"
     );
+    let library = "gpu = \"simulated:A100-80GB\"\nnvml_library = \"x.so\"";
+    assert!(problems(&with("", library)).contains("nvml_library is for gpu = \"nvml:INDEX\" only"));
     assert_eq!(
         problems(&with("", "gpu = \"simulated:A100-80GB\"\ngeometry = [\"3g.40gb@2\", \"x\"]")),
         "r.toml:11:13: 3g.40gb cannot start at 2; it starts at [0, 4]\n\
@@ -230,13 +232,39 @@ fn an_unmeasured_slice_is_told_of() {
     );
 }
 
+const JOIN: &str = "[join]\nrouter = \"10.0.0.1:8003\"\ntoken_file = \"token\"\n\
+    run_dir = \"run\"\n[[worker]]\ngpu = \"nvml:0\"\n";
+
 #[test]
-fn what_has_no_effect_yet_is_said_to_have_none() {
-    let text = format!("{}[router]\nstate_dir = \"state\"\n", slow("cache_mib = 64"));
-    assert_eq!(
-        warnings(&text),
-        ["r.toml:10:13: state_dir has no effect in this version: nothing is kept there yet"]
-    );
+fn a_workers_file_joins_one_router_or_several() {
+    let joins = |text: &str| read(text).unwrap().0.join.unwrap().routers;
+    assert_eq!(joins(JOIN), ["10.0.0.1:8003"]);
+    let two = JOIN.replace("\"10.0.0.1:8003\"", "[\"a:8003\", \"b:8003\"]");
+    assert_eq!(joins(&two), ["a:8003", "b:8003"]);
+    assert_eq!(warnings(JOIN), [""; 0]);
+}
+
+#[test]
+fn a_workers_file_has_nothing_of_a_routers() {
+    let elsewhere = "[join] makes this a worker's file; this belongs in the router's";
+    let both = format!("{JOIN}[router]\nlisten = \"127.0.0.1:1\"\n{}", slow(""));
+    let told = problems(&both);
+    assert_eq!(told.lines().filter(|line| line.ends_with(elsewhere)).count(), 2, "{told}");
+    let idle = JOIN.split("[[worker]]").next().unwrap();
+    assert!(problems(idle).contains("a worker needs a GPU"), "{}", problems(idle));
+}
+
+#[test]
+fn a_door_needs_a_token_and_addresses_that_can_be_dialled() {
+    let with = |key: &str| format!("{}[router]\n{key}\n", slow(""));
+    let open = problems(&with("join_listen = \"127.0.0.1:8003\""));
+    assert!(open.contains("join_listen without join_token_file"), "{open}");
+    let useless = problems(&with("join_token_file = \"token\""));
+    assert!(useless.contains("join_token_file without join_listen"), "{useless}");
+    let router = problems(&JOIN.replace(":8003", ""));
+    assert!(router.starts_with("r.toml:2:10: router is \"10.0.0.1\"; give a host"), "{router}");
+    let anywhere = JOIN.replace("run_dir", "advertise = \"0.0.0.0\"\nrun_dir");
+    assert!(problems(&anywhere).contains("which no router can dial"));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn the_demo_is_the_sample_of_that_name() {
     let names: Vec<_> = demo.models.iter().map(|model| model.name.as_str()).collect();
     assert_eq!(names, ["digits", "langid"]);
     assert_eq!(demo.workers.len(), 2);
-    assert_eq!(demo.workers[0].slices[0].position, "7g.80gb@0");
+    assert_eq!(demo.workers[0].known_slices().unwrap()[0].position, "7g.80gb@0");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_difference_says_what_it_takes() {
     let (renamed, _) = read(&slow("").replace("\"slow\"", "\"slower\"")).unwrap();
     assert_eq!(
         told(diff(&old, &renamed)),
-        ["model.slow removed - Restart", "model.slower - added Restart"]
+        ["model.slow removed - Live", "model.slower - added Live"]
     );
     assert_eq!(diff(&old, &old), []);
 }
@@ -207,5 +207,5 @@ fn a_profile_of_new_content_is_a_difference() {
     new.models[0].profile = fast.models[0].profile.clone();
     let changes = diff(&old, &new);
     assert_eq!(changes.len(), 1, "{changes:?}");
-    assert_eq!(changes[0].effect, Effect::Restart);
+    assert_eq!(changes[0].effect, Effect::Live);
 }

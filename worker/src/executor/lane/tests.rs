@@ -2,15 +2,19 @@ use std::{
     io::Read,
     os::unix::net::UnixStream,
     sync::mpsc::{Receiver, Sender, channel},
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
 use oip::Datatype;
-use protocol::{FromExecutor, PRELUDE_LEN, Peer, Prelude};
+use protocol::{FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude};
 
 use super::*;
-use crate::{executor::link::Stream, signature::Spec};
+use crate::{
+    engine::{Done, Engine, RunError},
+    executor::{link::Stream, replica::Ready},
+    signature::{Signature, Spec},
+};
 
 /// An engine that says when a batch has started, and runs it when told how.
 struct Gated {
@@ -52,35 +56,37 @@ impl Engine for Gated {
     }
 }
 
-/// A replica at work, and a connection to it.
+/// A lane at work with two replicas, and a connection to it.
 struct Bench {
-    replica: Arc<Replica>,
+    lane: Arc<Lane>,
+    replicas: [Arc<Replica>; 2],
     link: Arc<Link>,
     client: UnixStream,
     started: Receiver<u64>,
     verdicts: Sender<Verdict>,
-    thread: JoinHandle<()>,
+    other_verdicts: Sender<Verdict>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let input = Spec { name: "x".into(), datatype: Datatype::Uint8, shape: vec![-1] };
-        let signature = Signature { inputs: vec![input], outputs: vec![] };
         let (started_tx, started) = channel();
-        let (verdicts, verdicts_rx) = channel();
-        let engine =
-            Gated { signature: signature.clone(), started: started_tx, verdicts: verdicts_rx };
-        let replica = Arc::new(Replica::new(7));
-        replica.open(Ready { signature, max_batch: 4 });
+        let (verdicts, first) = gated(7, &started_tx);
+        let (other_verdicts, second) = gated(8, &started_tx);
         let (ours, client) = UnixStream::pair().unwrap();
         let link = Arc::new(Link::new(1, Stream::Unix(ours)));
-        let working = Arc::clone(&replica);
-        let thread = thread::spawn(move || working.work(Box::new(engine)));
-        Self { replica, link, client, started, verdicts, thread }
+        let lane = Arc::new(Lane::default());
+        let working = Arc::clone(&lane);
+        thread::spawn(move || working.work());
+        let replicas = [first, second];
+        Self { lane, replicas, link, client, started, verdicts, other_verdicts }
     }
 
     fn push(&self, id: u64) -> Result<(), Rejected> {
-        self.replica.push(job(id, 1, &self.link))
+        self.lane.push(job(&self.replicas[0], id, 1, &self.link))
+    }
+
+    fn push_other(&self, id: u64) -> Result<(), Rejected> {
+        self.lane.push(job(&self.replicas[1], id, 1, &self.link))
     }
 
     fn reply(&mut self) -> Reply {
@@ -95,12 +101,24 @@ impl Bench {
     }
 }
 
-fn job(id: u64, rows: u32, link: &Arc<Link>) -> Job {
+/// A ready replica whose engine waits for verdicts.
+fn gated(id: u32, started: &Sender<u64>) -> (Sender<Verdict>, Arc<Replica>) {
+    let input = Spec { name: "x".into(), datatype: Datatype::Uint8, shape: vec![-1] };
+    let signature = Signature { inputs: vec![input], outputs: vec![] };
+    let (sender, verdicts) = channel();
+    let engine = Gated { signature: signature.clone(), started: started.clone(), verdicts };
+    let replica = Arc::new(Replica::new(id));
+    replica.open(Box::new(engine), Ready { signature, max_batch: 4 });
+    (sender, replica)
+}
+
+fn job(replica: &Arc<Replica>, id: u64, rows: u32, link: &Arc<Link>) -> Job {
     let head = Spec { name: "x".into(), datatype: Datatype::Uint8, shape: vec![] }.head(vec![]);
     let requests = vec![Part { rows, bytes: vec![rows] }];
-    let batch = Batch { id, replica: 7, inputs: vec![head], requests };
+    let batch = Batch { id, replica: replica.id(), inputs: vec![head], requests };
     let body = Bytes::from(vec![0; rows as usize]);
-    Job { batch, body, arrived: clock::now(), from: Arc::clone(link) }
+    let (replica, from) = (Arc::clone(replica), Arc::clone(link));
+    Job { replica, batch, body, arrived: clock::now(), from }
 }
 
 fn is_done(reply: &Reply) -> bool {
@@ -139,16 +157,15 @@ fn a_batch_is_cancelled_only_before_it_starts() {
     bench.push(1).unwrap();
     bench.started.recv().unwrap();
     bench.push(2).unwrap();
-    assert!(bench.replica.cancel(1, 1).is_none(), "it runs");
-    assert!(bench.replica.cancel(9, 2).is_none(), "it is another connection's");
-    assert_eq!(bench.replica.cancel(1, 2).unwrap().batch.id, 2);
-    assert!(bench.replica.cancel(1, 2).is_none(), "it is gone");
+    assert!(bench.lane.cancel(1, 1).is_none(), "it runs");
+    assert!(bench.lane.cancel(9, 2).is_none(), "it is another connection's");
+    assert_eq!(bench.lane.cancel(1, 2).unwrap().batch.id, 2);
+    assert!(bench.lane.cancel(1, 2).is_none(), "it is gone");
 
     bench.verdicts.send(Verdict::Answer).unwrap();
     assert_eq!(bench.reply().batch, 1);
-    bench.replica.close();
-    bench.thread.join().unwrap();
-    assert!(bench.started.recv().is_err(), "the cancelled batch must not start");
+    bench.push(3).unwrap();
+    assert_eq!(bench.started.recv().unwrap(), 3, "the cancelled batch must not start");
 }
 
 #[test]
@@ -157,11 +174,10 @@ fn batches_of_a_connection_that_ended_are_not_run() {
     bench.push(1).unwrap();
     bench.started.recv().unwrap();
     bench.push(2).unwrap();
-    bench.replica.forget(1);
-    bench.replica.close();
+    bench.lane.forget(1);
     bench.verdicts.send(Verdict::Answer).unwrap();
-    bench.thread.join().unwrap();
-    assert!(bench.started.recv().is_err());
+    bench.push(3).unwrap();
+    assert_eq!(bench.started.recv().unwrap(), 3);
 }
 
 #[test]
@@ -186,7 +202,7 @@ fn a_panic_is_the_replicas_fault_and_it_lives_on() {
 #[test]
 fn a_batch_the_model_cannot_take_is_the_requests_fault_and_never_runs() {
     let bench = Bench::new();
-    let rejected = bench.replica.push(job(1, 5, &bench.link)).unwrap_err();
+    let rejected = bench.lane.push(job(&bench.replicas[0], 1, 5, &bench.link)).unwrap_err();
     assert_eq!(rejected.blame(), Blame::Request);
     assert_eq!(rejected.to_string(), "the batch has 5 rows, the replica takes 4");
 }
@@ -197,18 +213,34 @@ fn a_closed_replica_finishes_what_it_has_and_takes_no_more() {
     bench.push(1).unwrap();
     bench.started.recv().unwrap();
     bench.push(2).unwrap();
-    bench.replica.close();
+    bench.lane.close(&bench.replicas[0]);
     assert!(matches!(bench.push(3), Err(Rejected::Closed { .. })));
     bench.verdicts.send(Verdict::Answer).unwrap();
     bench.verdicts.send(Verdict::Answer).unwrap();
     assert_eq!([bench.reply().batch, bench.reply().batch], [1, 2]);
-    bench.thread.join().unwrap();
+    bench.lane.wait_drained(&bench.replicas[0]);
+}
+
+#[test]
+fn batches_of_two_models_run_one_at_a_time_in_the_order_they_came() {
+    let mut bench = Bench::new();
+    bench.push(1).unwrap();
+    assert_eq!(bench.started.recv().unwrap(), 1);
+    bench.push_other(2).unwrap();
+    bench.push(3).unwrap();
+    bench.push_other(4).unwrap();
+    assert!(bench.started.try_recv().is_err(), "two ran at once");
+    for batch in [1, 2, 3, 4] {
+        let verdicts = if batch % 2 == 1 { &bench.verdicts } else { &bench.other_verdicts };
+        verdicts.send(Verdict::Answer).unwrap();
+        assert_eq!(bench.reply().batch, batch);
+    }
 }
 
 #[test]
 fn a_replica_that_is_not_warm_takes_nothing() {
     let bench = Bench::new();
-    let cold = Replica::new(8);
-    let rejected = cold.push(job(1, 1, &bench.link)).unwrap_err();
-    assert!(matches!(rejected, Rejected::NotReady { replica: 8 }), "{rejected}");
+    let cold = Arc::new(Replica::new(9));
+    let rejected = bench.lane.push(job(&cold, 1, 1, &bench.link)).unwrap_err();
+    assert!(matches!(rejected, Rejected::NotReady { replica: 9 }), "{rejected}");
 }

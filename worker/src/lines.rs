@@ -1,4 +1,4 @@
-//! Lines from a child that may not know when to stop.
+//! Lines from someone who may not know when to stop.
 
 use std::{io, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{
 };
 
 /// Lines of at most a limit; the rest of a longer one is dropped.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
@@ -17,19 +17,19 @@ pub(super) struct Lines<R> {
 
 /// One line without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Line {
+    pub(crate) bytes: Vec<u8>,
     /// Whether it was longer than the limit.
-    pub(super) cut: bool,
+    pub(crate) cut: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(reader: R, limit: usize) -> Self {
+    pub(crate) fn new(reader: R, limit: usize) -> Self {
         Self { reader: BufReader::new(reader), line: Vec::new(), limit, cut: false }
     }
 
     /// The next line, or `None` at the end. Nothing is lost if the future is dropped.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let read = self.reader.fill_buf().await?;
             if read.is_empty() {
@@ -57,19 +57,19 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 /// How many lines may pass in each second.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(crate) struct Allowance {
     per_second: u32,
     since: Instant,
     used: u32,
 }
 
 impl Allowance {
-    pub(super) fn new(per_second: u32, now: Instant) -> Self {
+    pub(crate) fn new(per_second: u32, now: Instant) -> Self {
         Self { per_second, since: now, used: 0 }
     }
 
     /// Whether a line may pass now, and how many could not in the second that has just ended.
-    pub(super) fn pass(&mut self, now: Instant) -> (bool, u32) {
+    pub(crate) fn pass(&mut self, now: Instant) -> (bool, u32) {
         let mut dropped = 0;
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             dropped = self.used.saturating_sub(self.per_second);

@@ -1,13 +1,23 @@
 //! What is going on, as one value: the same facts for `/metrics`, `/admin/v1/state`, the terminal
 //! and the console.
 
+mod fleet;
+
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::fleet::{
+    GpuState, LaneState, Memory, Presence, ReplicaPhase, ReplicaState, Replicas, SliceState,
+    WorkerState,
+};
 
 use crate::{
     auth::TenantView,
     cache, dispatch,
     http::{ServerState, backend::Backend},
     metrics::{self, Format, Totals},
+    model::Model,
     recent::RecentView,
     registry::Registry,
     trace::SpanTotals,
@@ -30,8 +40,8 @@ pub struct State {
     pub config: ConfigState,
     /// The models, in the order of the configuration.
     pub models: Vec<ModelState>,
-    /// The GPUs and what is on them.
-    pub gpus: Vec<GpuState>,
+    /// The workers that are known, by name.
+    pub workers: Vec<WorkerState>,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
     /// What became of spans.
@@ -89,116 +99,26 @@ pub struct ModelState {
     pub cache: Option<cache::View>,
 }
 
-/// A model's replicas by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replicas {
-    /// On their way.
-    pub starting: u32,
-    /// Run to be warmed.
-    pub warming: u32,
-    /// Given batches.
-    pub ready: u32,
-    /// Finishing their last batches.
-    pub draining: u32,
-    /// Unable to serve.
-    pub failed: u32,
-}
-
-impl Replicas {
-    /// Counts one more.
-    pub(crate) fn add(&mut self, replica: &ReplicaState) {
-        match replica.state {
-            ReplicaPhase::Starting | ReplicaPhase::Loading => self.starting += 1,
-            ReplicaPhase::Warming => self.warming += 1,
-            ReplicaPhase::Ready => self.ready += 1,
-            ReplicaPhase::Failed => self.failed += 1,
-        }
-    }
-
-    /// Each state's name and count.
-    pub fn each(&self) -> [(&'static str, u32); 5] {
-        let Self { starting, warming, ready, draining, failed } = *self;
-        [
-            ("starting", starting),
-            ("warming", warming),
-            ("ready", ready),
-            ("draining", draining),
-            ("failed", failed),
-        ]
-    }
-}
-
-/// One GPU, cut or whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GpuState {
-    /// Its name in labels, `gpu0`.
-    pub gpu: String,
-    /// Its kind, `A100-80GB`.
-    pub kind: String,
-    /// Memory slices it has; positions count these.
-    pub memory_slices: u8,
-    /// Its slices, by position.
-    pub slices: Vec<SliceState>,
-}
-
-/// One slice and what is on it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SliceState {
-    /// Its label, `gpu0:3g@4`.
-    pub slice: String,
-    /// Its profile, `3g.40gb`.
-    pub profile: String,
-    /// The memory slice it starts at.
-    pub start: u8,
-    /// Memory slices it takes.
-    pub memory_slices: u8,
-    /// Its executor's process, while there is one.
-    pub pid: Option<u32>,
-    /// How often the executor was started again.
-    pub restarts: u32,
-    /// The replicas on it.
-    pub replicas: Vec<ReplicaState>,
-}
-
-/// One replica.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReplicaState {
-    /// Its id.
-    pub replica: u32,
-    /// Its model.
-    pub model: String,
-    /// How far it is.
-    pub state: ReplicaPhase,
-    /// Why it failed.
-    pub reason: Option<String>,
-    /// Memory it takes, once known.
-    pub memory_bytes: Option<u64>,
-    /// How long its model took to load.
-    pub load_ms: Option<f64>,
-}
-
-/// How far a replica is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReplicaPhase {
-    /// Its executor is starting.
-    Starting,
-    /// Its model is being loaded.
-    Loading,
-    /// Its model is being run to warm it.
-    Warming,
-    /// It is given batches.
-    Ready,
-    /// It cannot serve.
-    Failed,
-}
-
 impl State {
+    /// Every GPU of every worker.
+    pub fn gpus(&self) -> impl Iterator<Item = &GpuState> {
+        self.workers.iter().flat_map(|worker| &worker.gpus)
+    }
+
+    /// Every slice of every GPU.
+    pub fn slices(&self) -> impl Iterator<Item = &SliceState> {
+        self.gpus().flat_map(|gpu| &gpu.slices)
+    }
+
     /// What is going on now.
     pub fn read(shared: &ServerState<Registry>, build: &Build) -> Self {
+        Self::of(shared, build, &shared.backend.models())
+    }
+
+    fn of(shared: &ServerState<Registry>, build: &Build, models: &[Arc<Model>]) -> Self {
         let problems = shared.problems();
         let registry = &shared.backend;
-        let (models, gpus) = registry.states();
+        let (models, workers) = registry.states(models);
         Self {
             build: build.clone(),
             uptime_s: registry.uptime().as_secs_f64(),
@@ -207,7 +127,7 @@ impl State {
             draining: shared.drain.is_draining(),
             config: registry.config_state(),
             models,
-            gpus,
+            workers,
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
             spans: registry.spans().totals(),
         }
@@ -218,5 +138,5 @@ impl State {
 pub fn page(shared: &ServerState<Registry>, build: &Build, format: Format) -> Vec<u8> {
     let models = shared.backend.models();
     let counted: Vec<_> = models.iter().map(|model| model.dispatcher().metrics()).collect();
-    metrics::write(&State::read(shared, build), &counted, format)
+    metrics::write(&State::of(shared, build, &models), &counted, format)
 }
