@@ -9,6 +9,7 @@ mod notify;
 mod plan;
 mod program;
 mod router;
+mod status;
 mod up;
 mod worker;
 
@@ -27,6 +28,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SLUICE_REVI
     sluice up                              serve the demo on 127.0.0.1:8000\n  \
     sluice check configs/router.toml       say everything wrong with a configuration\n  \
     sluice up --config configs/router.toml serve your own models\n  \
+    sluice status --watch                  watch it from another terminal\n  \
     sluice load --model digits --rate 200  ask it 200 times a second and report")]
 struct Cli {
     #[command(subcommand)]
@@ -41,6 +43,7 @@ enum Command {
     Check(check::Args),
     Load(Box<load::Args>),
     Plan(plan::Args),
+    Status(status::Args),
     /// Print a completion script for your shell
     ///
     /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Load(args) => load::run(*args),
         Command::Plan(args) => plan::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
             ExitCode::SUCCESS

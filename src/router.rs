@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use router::{
     config::{self, Config},
     drain::Ended,
-    metrics,
     serve::{Router, Start},
+    state::Build,
 };
 
 use crate::{
@@ -70,11 +70,13 @@ async fn serve(args: Args, config: Config) -> ExitCode {
 
 /// Listens on every address of `config`, or says why not and with which code to end.
 pub(crate) async fn start(config: Config, file: Option<PathBuf>) -> Result<Router, ExitCode> {
-    let metrics = metrics::install(env!("CARGO_PKG_VERSION"), env!("SLUICE_REVISION"))
-        .map_err(|error| failed(&format!("cannot record metrics: {error}")))?;
+    let build = Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: env!("SLUICE_REVISION").to_owned(),
+    };
     let token_file = config.router.join_token_file.as_deref();
     let token = token_file.map(config::read_token).transpose().map_err(|why| bad(&why))?;
-    let started = Router::start(Start { config, file, token, metrics }).await;
+    let started = Router::start(Start { config, file, token, build }).await;
     started.map_err(|error| failed(&chain(&error)))
 }
 

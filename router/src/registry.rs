@@ -1,8 +1,15 @@
 //! Every model served, as the listeners see them.
 
-use std::{io, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use policy::moment::Moment;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +20,9 @@ use crate::{
     http::backend::{Availability, Backend, Check, Served},
     metrics::Outcome,
     model::{Model, Models},
+    recent::Point,
+    state::{ConfigState, ModelState, Replicas, WorkerState},
+    trace::SpanMetrics,
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -21,7 +31,9 @@ pub struct Registry {
     models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
     config: ArcSwap<Config>,
+    loads: Mutex<ConfigState>,
     clock: Clock,
+    spans: Arc<SpanMetrics>,
 }
 
 impl Registry {
@@ -36,7 +48,9 @@ impl Registry {
             fleet: Arc::new(Fleet::new(Arc::clone(&models))),
             models,
             config: ArcSwap::from_pointee(config),
+            loads: Mutex::default(),
             clock,
+            spans: Arc::default(),
         })
     }
 
@@ -93,11 +107,54 @@ impl Registry {
         Ok(())
     }
 
-    /// Brings the gauges up to date that move with time alone.
-    pub fn refresh_gauges(&self) {
-        for model in self.models.load().iter() {
-            model.dispatcher().refresh_gauges();
+    /// Notes an attempt to load a configuration at `at_s` seconds since 1970.
+    pub fn loaded(&self, succeeded: bool, at_s: f64) {
+        let mut loads = self.loads.lock();
+        loads.last_reload_successful = succeeded;
+        if succeeded {
+            loads.generation += 1;
+            loads.loaded_at_s = at_s;
         }
+    }
+
+    /// How the configuration was last loaded.
+    pub fn config_state(&self) -> ConfigState {
+        *self.loads.lock()
+    }
+
+    /// What becomes of spans, whichever tracer records them.
+    pub fn spans(&self) -> &Arc<SpanMetrics> {
+        &self.spans
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.clock.now().since(Moment::default())
+    }
+
+    /// Remembers every model's counts of now.
+    pub fn take_counts(&self) {
+        self.models.load().iter().for_each(|model| model.take_counts());
+    }
+
+    /// How each model did in the last minutes.
+    pub fn history(&self) -> BTreeMap<String, Vec<Point>> {
+        let models = self.models.load();
+        models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
+    }
+
+    /// These models, and every worker.
+    pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
+        let workers = self.fleet.workers();
+        let mut replicas = HashMap::<&str, Replicas>::new();
+        let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
+        for replica in slices.flat_map(|slice| &slice.replicas) {
+            replicas.entry(&replica.model).or_default().add(replica);
+        }
+        let state = |model: &Arc<Model>| {
+            model.state(replicas.get(model.name()).copied().unwrap_or_default())
+        };
+        (models.iter().map(state).collect(), workers)
     }
 }
 
@@ -131,27 +188,8 @@ impl Backend for Registry {
 
     fn refused(&self, model: Option<&Model>, error: &InferError) {
         if let Some(model) = model {
-            model.dispatcher().metrics().ended(Outcome::Refused(error.reason()));
+            model.dispatcher().metrics().ended(Outcome::from(error));
         }
-    }
-
-    fn state(&self) -> Value {
-        let models = self.models.load();
-        let models = models.iter().map(|model| {
-            let config = model.config();
-            json!({
-                "name": model.name(),
-                "version": model.version(),
-                "availability": availability(&model.availability()),
-                "slo_ms": config.slo.as_secs_f64() * 1e3,
-                "slo_target": config.slo_target,
-                "max_batch": model.max_batch(),
-                "batching": config.batching.name(),
-                "dispatch": model.view(),
-                "cache": model.cached(),
-            })
-        });
-        json!({ "models": models.collect::<Vec<_>>(), "slices": self.fleet.slices() })
     }
 
     fn workers(&self) -> Value {
@@ -161,13 +199,5 @@ impl Backend for Registry {
     fn config(&self) -> Value {
         let config = self.config.load();
         serde_json::to_value(&config.effective).unwrap_or_default()
-    }
-}
-
-fn availability(availability: &Availability) -> Value {
-    match availability {
-        Availability::Ready => json!("ready"),
-        Availability::Loading => json!("loading"),
-        Availability::Unavailable { reason } => json!({ "unavailable": reason }),
     }
 }

@@ -8,7 +8,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from conftest import ROOT, TARGET, Sluice
+from program import ROOT, TARGET, Sluice
 
 WITHIN_S = 60
 

@@ -22,4 +22,5 @@ mod serving;
 mod setup;
 mod split;
 mod tenants;
+mod tracing;
 mod wait;

@@ -29,6 +29,7 @@ fn slo_ms(program: &Program) -> Value {
 fn settings(program: &Program) -> Value {
     let mut state = program.state("slow");
     state["dispatch"] = Value::Null;
+    state["recent"] = Value::Null;
     state
 }
 
@@ -67,7 +68,7 @@ fn ask_20_a_reload_by_post_reports_exactly_what_changed() {
 }
 
 #[test]
-fn a_broken_file_changes_nothing_and_its_problems_are_told_by_place() {
+fn ask_20_a_broken_file_changes_nothing_and_its_problems_are_told_by_place() {
     let (program, text) = start();
     let before = settings(&program);
     let broken = text.replace("slo_ms = 1000", "slo_ms = 750\nmax_bach = 3");

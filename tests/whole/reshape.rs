@@ -33,7 +33,7 @@ fn both_served(clients: &mut [Client; 2], seed: f32) {
 /// Cuts the GPU anew under load, and expects that the slice that stays is not touched.
 fn recut(gpu: &str) -> Split {
     let mut fleet = Split::start(two_models(), &format!("{gpu}{BEFORE}"));
-    let stays = fleet.ready_slice("gpu0:3g@4");
+    let stays = fleet.ready_slice("alpha:gpu0:3g@4");
     assert_eq!(stays["replicas"][0]["model"], "stays");
     let mut ever = fleet.router.executors();
     fleet = fleet.replace_worker(&format!("{gpu}{AFTER}"));
@@ -42,13 +42,13 @@ fn recut(gpu: &str) -> Split {
     eventually("it is cut anew, and all are served meanwhile", || {
         seed += 1.0;
         both_served(&mut asking, seed);
-        let labels = ["gpu0:2g@0", "gpu0:1g@2", "gpu0:3g@4"];
+        let labels = ["alpha:gpu0:2g@0", "alpha:gpu0:1g@2", "alpha:gpu0:3g@4"];
         let slices = fleet.router.slices();
         let found: Vec<&str> = slices.iter().filter_map(|slice| slice["slice"].as_str()).collect();
         (found == labels).then_some(())
     });
     both_served(&mut asking, 0.5);
-    let now = fleet.ready_slice("gpu0:3g@4");
+    let now = fleet.ready_slice("alpha:gpu0:3g@4");
     assert_eq!(
         now["lanes"][0]["pid"], stays["lanes"][0]["pid"],
         "the slice that stays was touched"

@@ -16,6 +16,7 @@ pub(super) struct Draft {
     pub(super) tenants: Vec<TenantDraft>,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) loans: Option<LoansDraft>,
+    pub(super) tracing: Option<TracingDraft>,
     pub(super) join: Option<JoinDraft>,
     pub(super) workers: Vec<WorkerDraft>,
 }
@@ -114,6 +115,12 @@ pub(super) struct LoansDraft {
     pub(super) lease_s: Option<At<u64>>,
 }
 
+/// `[tracing]`.
+pub(super) struct TracingDraft {
+    pub(super) otlp_endpoint: Option<At<String>>,
+    pub(super) sample_ratio: Option<At<f64>>,
+}
+
 /// `[join]`.
 pub(super) struct JoinDraft {
     pub(super) place: Place,
@@ -143,6 +150,7 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
         tenants: each(root.sections("tenant", "[[tenant]]", notes), notes, tenant),
         keys: each(root.sections("key", "[[key]]", notes), notes, key),
         loans: root.section("loans", "[loans]", notes).map(|section| loans(section, notes)),
+        tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
         join: root.section("join", "[join]", notes).map(|section| join(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),
     };
@@ -247,6 +255,15 @@ fn loans(mut section: Section<'_>, notes: &mut Notes<'_>) -> LoansDraft {
         allow: section.get("allow", notes),
         notice_s: section.get("notice_s", notes),
         lease_s: section.get("lease_s", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
+fn tracing(mut section: Section<'_>, notes: &mut Notes<'_>) -> TracingDraft {
+    let draft = TracingDraft {
+        otlp_endpoint: section.need("otlp_endpoint", notes),
+        sample_ratio: section.get("sample_ratio", notes),
     };
     section.finish(notes);
     draft

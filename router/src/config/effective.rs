@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::{
     Batching, Config, Engine, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Server,
-    Tenant, Worker,
+    Tenant, Tracing, Worker,
     draft::{
-        Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, WorkerDraft,
+        Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
+        WorkerDraft,
     },
     problems::{At, Notes, Place},
     secrets::HIDDEN,
@@ -141,6 +142,10 @@ pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effecti
         listing.within("loans", None);
         listing.loans(loans, draft);
     }
+    if let (Some(tracing), Some(draft)) = (&config.tracing, &draft.tracing) {
+        listing.within("tracing", None);
+        listing.tracing(tracing, draft);
+    }
     for (index, (worker, draft)) in config.workers.iter().zip(&draft.workers).enumerate() {
         listing.within("worker", Some(index.to_string()));
         listing.worker(worker, draft);
@@ -265,6 +270,11 @@ impl Listing<'_> {
         self.put("allow", loans.allow.clone(), &draft.allow);
         self.put("notice_s", loans.notice.as_secs(), &draft.notice_s);
         self.put("lease_s", loans.lease.as_secs(), &draft.lease_s);
+    }
+
+    fn tracing(&mut self, tracing: &Tracing, draft: &TracingDraft) {
+        self.put("otlp_endpoint", written(&draft.otlp_endpoint), &draft.otlp_endpoint);
+        self.put("sample_ratio", number(tracing.sample_ratio), &draft.sample_ratio);
     }
 
     fn worker(&mut self, worker: &Worker, draft: &WorkerDraft) {

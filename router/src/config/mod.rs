@@ -17,6 +17,7 @@ pub(crate) mod profile;
 mod report;
 mod secrets;
 mod summary;
+mod tracing;
 pub(crate) mod tree;
 mod worker;
 
@@ -38,6 +39,7 @@ pub use self::{
     report::Report,
     secrets::KeyHash,
     summary::{GpuSummary, ModelSummary, Summary},
+    tracing::Tracing,
     worker::{Gpu, Join, Slice, Worker, read_token},
 };
 
@@ -62,6 +64,8 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// Terms for training jobs. Checked, but not acted on in this version.
     pub loans: Option<Loans>,
+    /// Where traces go; absent, nowhere.
+    pub tracing: Option<Tracing>,
     /// How this machine's worker joins a router; in a worker's file only.
     pub join: Option<Join>,
     /// The GPUs of this machine, in file order.

@@ -10,6 +10,7 @@ mod shared;
 mod state;
 mod tally;
 mod ticket;
+mod traced;
 
 use std::{
     io,
@@ -27,7 +28,11 @@ use policy::{
 use protocol::Reply;
 use tokio::{sync::oneshot, task::AbortHandle};
 
-pub use self::{shared::Caller, state::View, ticket::Ticket};
+pub use self::{
+    shared::Caller,
+    state::{Limit, SetBy, View},
+    ticket::Ticket,
+};
 use self::{
     state::{Attached, Came, Counted, Fault, Pending, State},
     tally::Tally,
@@ -71,6 +76,8 @@ pub struct Replica {
     pub replica: u32,
     /// Its slice's label.
     pub slice: String,
+    /// Its slice's profile.
+    pub profile: String,
     /// The connection to it.
     pub link: Link,
     /// What its warm-up measured.
@@ -87,7 +94,7 @@ impl Dispatcher {
             name: model.name.clone(),
             clock,
             alarm: Alarm::new()?,
-            metrics: ModelMetrics::new(&model.name),
+            metrics: ModelMetrics::default(),
             state: Mutex::new(State::new(machine, model.slo)),
             time: OnceLock::new(),
         });
@@ -135,7 +142,8 @@ impl Dispatcher {
             return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
         };
         let inputs: Vec<Bytes> = job.inputs.into_iter().map(|tensor| tensor.data).collect();
-        let pending = Pending { id: 0, key, came, rows: job.rows, inputs, counted, reply };
+        let (rows, traced) = (job.rows, job.traced);
+        let pending = Pending { id: 0, key, came, rows, inputs, counted, traced, reply };
         let id = state.hold(pending);
         let class = match job.class {
             config::Class::Interactive => Class::Interactive,
@@ -156,12 +164,12 @@ impl Dispatcher {
     pub fn attach(&self, replica: Replica) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Replica { id, replica, slice, link, measured, signature } = replica;
-        state.links.insert(id, Attached { replica, slice, link });
+        let Replica { id, replica, slice, profile, link, measured, signature } = replica;
+        let took = self.metrics.batch_time(&profile);
+        state.links.insert(id, Attached { replica, slice, link, took });
         state.signature = Some(signature);
         state.effects = state.machine.add_replica(id, &measured, now);
         self.carry_out(&mut state, now);
-        self.show_limits(&state);
     }
 
     /// Gives a replica no more batches; it is detached once it has none left.
@@ -194,7 +202,10 @@ impl Dispatcher {
     pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Some(sent) = state.batches.remove(&reply.batch) else { return };
+        let Some(mut sent) = state.batches.remove(&reply.batch) else { return };
+        if let Some(span) = sent.span.take() {
+            self.trace_end(*span, reply, now);
+        }
         let ended = state.judge(&sent, reply);
         let learned = state.finish(replica, reply.batch, ended, now);
         // The next batch goes out before the answers of this one: the replica is waiting.
@@ -202,7 +213,7 @@ impl Dispatcher {
         if let (Some(learned), protocol::Outcome::Done(answer)) = (learned, &reply.outcome) {
             state.tally.batch(learned.rows, &reply.facts);
             if let Some(attached) = state.links.get(&replica) {
-                self.metrics.limit(&attached.slice, learned.limit);
+                attached.took.record(reply.facts.worked().as_secs_f64());
             }
             for (id, outputs) in answer::split(answer, body, &sent, state.batches_rows()) {
                 self.end(&mut state, id, Ok(Answer { outputs }), now);
@@ -215,6 +226,11 @@ impl Dispatcher {
         self.state.lock().links.len()
     }
 
+    /// Requests waiting for a batch.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().machine.waiting()
+    }
+
     /// What is going on, for an operator.
     pub fn view(&self) -> View {
         self.state.lock().view(self.clock.now())
@@ -223,14 +239,6 @@ impl Dispatcher {
     /// Where requests' time went, for `/stats`.
     pub fn tally(&self) -> Tally {
         self.state.lock().tally.clone()
-    }
-
-    /// Brings the gauges up to date that move with time alone.
-    pub fn refresh_gauges(&self) {
-        let now = self.clock.now();
-        let state = self.state.lock();
-        let oldest = state.machine.oldest().map_or(Duration::ZERO, |arrived| now.since(arrived));
-        self.metrics.queue(state.machine.waiting(), oldest);
     }
 
     fn abandon(&self, id: u64, key: u32, deadline: Moment) {
@@ -270,8 +278,7 @@ impl Dispatcher {
     fn count(&self, state: &mut State, took: Duration, error: Option<&InferError>) {
         let outcome = match error {
             None => Outcome::Served { took, in_time: took <= state.objective },
-            Some(InferError::Replica { .. } | InferError::Internal { .. }) => Outcome::Failed,
-            Some(refusal) => Outcome::Refused(refusal.reason()),
+            Some(error) => Outcome::from(error),
         };
         match error {
             None => state.tally.success(took),
@@ -303,14 +310,6 @@ impl Dispatcher {
                 InferError::TooLate { model, waited: now.since(came.arrived) }
             }
             Refusal::NoReplica => InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY },
-        }
-    }
-
-    fn show_limits(&self, state: &State) {
-        for (replica, limit) in state.machine.limits() {
-            if let Some(attached) = state.links.get(&replica) {
-                self.metrics.limit(&attached.slice, limit);
-            }
         }
     }
 

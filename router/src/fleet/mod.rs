@@ -17,7 +17,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use protocol::{Desired, ReadyReplica, ReplicaState, Report};
+use protocol::{Desired, ReadyReplica, ReplicaState, Report, SliceReport};
 use tokio::{
     sync::{Notify, futures::Notified, watch},
     task::JoinHandle,
@@ -224,7 +224,7 @@ impl Fleet {
                         ReplicaState::Ready(ready) => {
                             there.insert(replica.replica);
                             let key = (name.to_owned(), replica.replica);
-                            known.connect(key, &slice.slice, model, ready, &self.changed);
+                            known.connect(key, slice, model, ready, &self.changed);
                         }
                         ReplicaState::Draining => {
                             there.insert(replica.replica);
@@ -244,7 +244,6 @@ impl Fleet {
         if let Some(member) = known.workers.get_mut(name) {
             member.report = Some(report);
         }
-        known.count(&models);
         drop(known);
         self.changed.notify_waiters();
         true
@@ -270,7 +269,7 @@ impl Known {
     fn connect(
         &mut self,
         key: Key,
-        slice: &str,
+        slice: &SliceReport,
         model: &Arc<Model>,
         ready: &ReadyReplica,
         changed: &Arc<Notify>,
@@ -286,7 +285,8 @@ impl Known {
         let serving = Serving {
             number: self.numbers,
             replica: *replica,
-            slice: if worker == LOCAL { slice.to_owned() } else { format!("{worker}:{slice}") },
+            slice: view::labelled(worker, &slice.slice),
+            profile: slice.profile.clone(),
             model: Arc::clone(model),
             hello: hello.clone(),
             ready: ready.clone(),
@@ -307,27 +307,6 @@ impl Known {
         for (_, connection) in self.served.extract_if(|key, _| which(key)) {
             connection.task.abort();
             connection.model.dispatcher().detach(connection.number);
-        }
-    }
-
-    fn count(&self, models: &Models) {
-        let reports = || self.workers.values().filter_map(|member| member.report.as_ref());
-        let slices = || reports().flat_map(|report| &report.gpus).flat_map(|gpu| &gpu.slices);
-        let mut counts: HashMap<&str, [usize; 5]> = HashMap::new();
-        for replica in slices().flat_map(|slice| &slice.replicas) {
-            let index = match replica.state {
-                ReplicaState::Starting | ReplicaState::Loading => 0,
-                ReplicaState::Warming { .. } => 1,
-                ReplicaState::Ready(_) => 2,
-                ReplicaState::Draining => 3,
-                ReplicaState::Failed { .. } => 4,
-            };
-            counts.entry(&replica.model).or_default()[index] += 1;
-        }
-        for model in models.iter() {
-            let name = model.config().name.clone();
-            let counts = counts.get(name.as_str()).copied().unwrap_or_default();
-            model.dispatcher().metrics().replicas(counts);
         }
     }
 }

@@ -52,6 +52,7 @@ pub(super) struct Serving {
     /// What its executor knows it by.
     pub(super) replica: u32,
     pub(super) slice: String,
+    pub(super) profile: String,
     pub(super) model: Arc<Model>,
     pub(super) hello: Hello,
     pub(super) ready: ReadyReplica,
@@ -95,6 +96,7 @@ impl Serving {
             id: self.number,
             replica: self.replica,
             slice: self.slice.clone(),
+            profile: self.profile.clone(),
             link,
             measured: measured(&self.ready.warmup),
             signature: Arc::new(signature(&self.ready.signature)),

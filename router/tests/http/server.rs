@@ -78,7 +78,9 @@ impl Server {
         let reload = watch::Sender::new(Ok(json!({"changes": []})));
         let next_reload = reload.subscribe();
         let hooks = Hooks {
-            metrics: Box::new(|| "sluice_build_info 1\n".to_owned()),
+            metrics: Box::new(|format| format!("{format:?}").into_bytes()),
+            state: Box::new(|| json!({"models": []})),
+            history: Box::new(|| json!({})),
             reload: Box::new(move || {
                 let result = next_reload.borrow().clone();
                 Box::pin(async move { result })

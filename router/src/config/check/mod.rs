@@ -10,6 +10,7 @@ pub(crate) mod model;
 mod objective;
 mod router;
 mod tensors;
+mod tracing;
 mod worker;
 
 use std::{collections::HashMap, ops::RangeInclusive};
@@ -37,6 +38,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         draft.tenants.iter().map(|tenant| access::tenant(tenant, notes)).collect();
     let keys: Vec<_> = draft.keys.iter().map(|key| access::key(key, notes)).collect();
     let loans = draft.loans.as_ref().map(|loans| access::loans(loans, notes));
+    let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
     let workers: Vec<_> =
         draft.workers.iter().map(|draft| worker::check(draft, source.base_dir, notes)).collect();
@@ -57,6 +59,10 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         tenants: all(tenants)?,
         keys: all(keys)?,
         loans,
+        tracing: match tracing {
+            Some(checked) => Some(checked?),
+            None => None,
+        },
         join: match join {
             Some(join) => Some(join?),
             None => None,

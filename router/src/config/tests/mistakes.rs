@@ -412,3 +412,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tracing_takes_a_plain_address_and_a_share() {
+    let traced = |lines: &str| slow("") + "[tracing]\n" + lines;
+    let config = read(&traced("otlp_endpoint = \"http://collector/otel/\"\n")).unwrap().0;
+    let tracing = config.tracing.unwrap();
+    assert_eq!((&*tracing.authority, &*tracing.path), ("collector:4318", "/otel/v1/traces"));
+    assert_eq!(tracing.sample_ratio, 0.01);
+    for wrong in ["https://a:4318", "a:4318", "http://", "http://u@a", "http://a?b"] {
+        let told = problems(&traced(&format!("otlp_endpoint = \"{wrong}\"\n")));
+        assert!(told.contains("give the collector's address"), "{wrong}: {told}");
+    }
+    let told = problems(&traced("sample_ratio = 1.5\n"));
+    assert!(told.contains("[tracing] needs `otlp_endpoint`"), "{told}");
+    assert!(told.contains("sample_ratio is 1.5; give 0 to 1"), "{told}");
+}
