@@ -9,6 +9,7 @@ mod notify;
 mod plan;
 mod program;
 mod router;
+mod simulate;
 mod status;
 mod up;
 mod worker;
@@ -43,6 +44,7 @@ enum Command {
     Check(check::Args),
     Load(Box<load::Args>),
     Plan(plan::Args),
+    Simulate(simulate::Args),
     Status(status::Args),
     /// Print a completion script for your shell
     ///
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Load(args) => load::run(*args),
         Command::Plan(args) => plan::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());

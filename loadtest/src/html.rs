@@ -11,7 +11,8 @@ use crate::{
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c2733;--dim:#6b7886;--grid:#dde3ea;--page:#fff;\
---good:#2a9d6f;--late:#e0a100;--refused:#3f7fd1;--too-late:#9b6bd3;--failed:#d1495b}\
+--good:#2a9d6f;--late:#e0a100;--refused:#3f7fd1;--too-late:#9b6bd3;--failed:#d1495b;\
+--other:#8a6d3b;--more:#4aa3a2}\
 @media(prefers-color-scheme:dark){:root{--ink:#dfe6ee;--dim:#93a1b0;--grid:#2c3742;--page:#141a21}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);\
 max-width:900px;margin:2rem auto;padding:0 1rem}\
@@ -28,17 +29,17 @@ height:.8em;margin-right:.35em;background:currentColor}.legend span.level{color:
 .refused{color:var(--refused);stroke:var(--refused);fill:var(--refused)}\
 .too-late{color:var(--too-late);stroke:var(--too-late);fill:var(--too-late)}\
 .failed{color:var(--failed);stroke:var(--failed);fill:var(--failed)}\
-.line.good,.line.late,.line.refused,.line.too-late,.line.failed{fill:none}\
+.other{color:var(--other);stroke:var(--other);fill:var(--other)}\
+.more{color:var(--more);stroke:var(--more);fill:var(--more)}\
+.line.other,.line.more,.line.good,.line.late,.line.refused,.line.too-late,.line.failed{fill:none}\
 .warning{border-left:4px solid var(--failed);padding-left:.8em;font-weight:600}";
+
+/// The classes of the style that tell series apart.
+pub const CLASSES: [&str; 7] = ["good", "refused", "late", "too-late", "failed", "more", "other"];
 
 /// The whole report as a page.
 pub fn render(report: &Report) -> String {
-    let title = escape(&format!("{} against {}", report.scenario, report.url));
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
-    );
+    let mut out = String::new();
     if report.pacing != "open" {
         out.push_str(
             "<p class=\"warning\">A closed loop: waiting for a slow server is hidden.</p>\n",
@@ -63,8 +64,18 @@ pub fn render(report: &Report) -> String {
             out.push_str(&queue(view).render());
         }
     }
-    out.push_str("</body></html>\n");
-    out
+    page(&format!("{} against {}", report.scenario, report.url), &out)
+}
+
+/// A page of that title around `body`, with the style of all reports.
+pub fn page(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n\
+         {body}</body></html>\n"
+    )
 }
 
 /// How requests ended over time: areas stacked up to the offered rate.
@@ -88,13 +99,13 @@ fn ends(stream: &StreamReport) -> Plot {
     let series = series
         .filter(|(_, (_, _, of))| stream.timeline.iter().any(|point| of(point) > 0))
         .map(|(index, (name, class, _))| Series {
-            name,
+            name: (*name).to_owned(),
             class,
             mark: Mark::Area,
             points: up_to(index),
         });
     Plot {
-        title: "How requests ended, by when they were due",
+        title: "How requests ended, by when they were due".to_owned(),
         x: time_axis(stream),
         y: Axis::even("requests/s", 0.0, highest(&up_to(parts.len() - 1)) * 1.05),
         series: series.collect(),
@@ -103,10 +114,10 @@ fn ends(stream: &StreamReport) -> Plot {
 }
 
 fn latency(stream: &StreamReport) -> Plot {
-    let line = |name, class, of: fn(&Point) -> f64| {
+    let line = |name: &str, class, of: fn(&Point) -> f64| {
         let answered = stream.timeline.iter().filter(|point| point.max_ms > 0.0);
         let points = answered.map(|point| (point.at_s + point.covers_s / 2.0, of(point)));
-        Series { name, class, mark: Mark::Line, points: points.collect() }
+        Series { name: name.to_owned(), class, mark: Mark::Line, points: points.collect() }
     };
     let series = vec![
         line("max", "failed", |point| point.max_ms),
@@ -116,7 +127,7 @@ fn latency(stream: &StreamReport) -> Plot {
     let lowest = series[2].points.iter().map(|point| point.1).fold(stream.slo_ms, f64::min);
     let top = highest(&series[0].points).max(stream.slo_ms) * 1.2;
     Plot {
-        title: "Latency of answered requests, from scheduled arrival",
+        title: "Latency of answered requests, from scheduled arrival".to_owned(),
         x: time_axis(stream),
         y: Axis::log("ms", lowest / 1.5, top),
         series,
@@ -133,10 +144,15 @@ fn percentiles(stream: &StreamReport) -> Plot {
     let lowest = points.first().map_or(stream.slo_ms, |point| point.1.min(stream.slo_ms));
     let top = highest(&points).max(stream.slo_ms) * 1.2;
     Plot {
-        title: "Latency by percentile",
+        title: "Latency by percentile".to_owned(),
         x: Axis::marked("", 4.0, marks),
         y: Axis::log("ms", lowest / 1.5, top),
-        series: vec![Series { name: "latency", class: "good", mark: Mark::Line, points }],
+        series: vec![Series {
+            name: "latency".to_owned(),
+            class: "good",
+            mark: Mark::Line,
+            points,
+        }],
         level: Some(stream.slo_ms),
     }
 }
@@ -146,10 +162,15 @@ fn batches(view: &ModelView) -> Plot {
     let points: Vec<(f64, f64)> =
         samples.filter_map(|sample| Some((sample.at_s, sample.mean_batch?))).collect();
     Plot {
-        title: "Requests per batch",
+        title: "Requests per batch".to_owned(),
         x: router_axis(view),
         y: Axis::even("requests", 0.0, highest(&points) * 1.1),
-        series: vec![Series { name: "mean batch", class: "refused", mark: Mark::Line, points }],
+        series: vec![Series {
+            name: "mean batch".to_owned(),
+            class: "refused",
+            mark: Mark::Line,
+            points,
+        }],
         level: None,
     }
 }
@@ -158,10 +179,15 @@ fn queue(view: &ModelView) -> Plot {
     let points: Vec<(f64, f64)> =
         view.timeline.iter().map(|sample| (sample.at_s, sample.queue)).collect();
     Plot {
-        title: "Requests waiting for a batch",
+        title: "Requests waiting for a batch".to_owned(),
         x: router_axis(view),
         y: Axis::even("requests", 0.0, highest(&points) * 1.1),
-        series: vec![Series { name: "queue", class: "too-late", mark: Mark::Line, points }],
+        series: vec![Series {
+            name: "queue".to_owned(),
+            class: "too-late",
+            mark: Mark::Line,
+            points,
+        }],
         level: None,
     }
 }
@@ -179,7 +205,8 @@ fn highest(points: &[(f64, f64)]) -> f64 {
     points.iter().map(|point| point.1).fold(0.0, f64::max)
 }
 
-fn escape(text: &str) -> String {
+/// Text that stays text on a page.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -11,7 +11,7 @@ pub mod interrupt;
 pub mod pattern;
 pub mod payload;
 pub mod plan;
-mod plot;
+pub mod plot;
 pub mod prepare;
 pub mod progress;
 pub mod random;

@@ -2,18 +2,21 @@
 
 use std::fmt::Write;
 
+use crate::html::escape;
+
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 36.0;
+const BAR: f64 = 28.0;
 /// About how many marks an axis has.
 const MARKS: f64 = 5.0;
 
 /// One direction of a plot.
 #[derive(Clone, Debug)]
-pub(crate) struct Axis {
+pub struct Axis {
     label: String,
     low: f64,
     high: f64,
@@ -23,7 +26,7 @@ pub(crate) struct Axis {
 
 impl Axis {
     /// Even, with round marks.
-    pub(crate) fn even(label: &str, low: f64, high: f64) -> Self {
+    pub fn even(label: &str, low: f64, high: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
         let step = round_step((high - low) / MARKS);
         let first = (low / step).ceil() as i64;
@@ -33,7 +36,7 @@ impl Axis {
     }
 
     /// By factors of ten, marked at 1, 2 and 5.
-    pub(crate) fn log(label: &str, low: f64, high: f64) -> Self {
+    pub fn log(label: &str, low: f64, high: f64) -> Self {
         let low = low.max(1e-3);
         let high = high.max(low * 10.0);
         let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
@@ -45,7 +48,7 @@ impl Axis {
     }
 
     /// Even, with marks of one's own.
-    pub(crate) fn marked(label: &str, high: f64, marks: Vec<(f64, String)>) -> Self {
+    pub fn marked(label: &str, high: f64, marks: Vec<(f64, String)>) -> Self {
         Self { label: label.to_owned(), low: 0.0, high, log: false, marks }
     }
 
@@ -59,48 +62,51 @@ impl Axis {
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub enum Mark {
     /// A line through its points.
     Line,
     /// Everything below its points, down to the series drawn before.
     Area,
+    /// A bar below each point.
+    Bars,
 }
 
 /// One named list of points.
 #[derive(Clone, Debug)]
-pub(crate) struct Series {
+pub struct Series {
     /// What the legend calls it.
-    pub(crate) name: &'static str,
+    pub name: String,
     /// The style class.
-    pub(crate) class: &'static str,
+    pub class: &'static str,
     /// How it is drawn.
-    pub(crate) mark: Mark,
+    pub mark: Mark,
     /// In order of x.
-    pub(crate) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
 }
 
 /// Axes, series, and a level worth knowing.
 #[derive(Clone, Debug)]
-pub(crate) struct Plot {
+pub struct Plot {
     /// What is plotted.
-    pub(crate) title: &'static str,
+    pub title: String,
     /// Across.
-    pub(crate) x: Axis,
+    pub x: Axis,
     /// Up.
-    pub(crate) y: Axis,
+    pub y: Axis,
     /// Areas from the top one down, then lines.
-    pub(crate) series: Vec<Series>,
+    pub series: Vec<Series>,
     /// A level drawn across, such as an objective.
-    pub(crate) level: Option<f64>,
+    pub level: Option<f64>,
 }
 
 impl Plot {
     /// The plot as a figure of a page.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let mut out = format!(
             "<figure><figcaption>{}</figcaption>\
              <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-            self.title, self.title
+            escape(&self.title),
+            escape(&self.title)
         );
         self.axes(&mut out);
         for series in &self.series {
@@ -116,7 +122,8 @@ impl Plot {
         }
         out.push_str("</svg><p class=\"legend\">");
         for series in &self.series {
-            let _ = write!(out, "<span class=\"{}\">{}</span> ", series.class, series.name);
+            let _ =
+                write!(out, "<span class=\"{}\">{}</span> ", series.class, escape(&series.name));
         }
         if self.level.is_some() {
             out.push_str("<span class=\"level\">objective</span>");
@@ -158,24 +165,46 @@ impl Plot {
     }
 
     fn draw(&self, out: &mut String, series: &Series) {
+        match series.mark {
+            Mark::Line => self.path(out, series, &[], ("polyline", "line")),
+            Mark::Area => {
+                let ends = [series.points.last(), series.points.first()];
+                let floor: Vec<f64> = ends.into_iter().flatten().map(|point| point.0).collect();
+                self.path(out, series, &floor, ("polygon", "area"));
+            }
+            Mark::Bars => self.bars(out, series),
+        }
+    }
+
+    /// The series' points, and those of `floor` on the axis.
+    fn path(&self, out: &mut String, series: &Series, floor: &[f64], tag: (&str, &str)) {
         if series.points.is_empty() {
             return;
         }
-        let mut path = String::new();
+        let (tag, kind) = tag;
+        let _ = write!(out, "<{tag} class=\"{kind} {}\" points=\"", series.class);
         for (x, y) in &series.points {
-            let _ = write!(path, "{:.1},{:.1} ", self.across(*x), self.up(*y));
+            let _ = write!(out, "{:.1},{:.1} ", self.across(*x), self.up(*y));
         }
-        let (tag, kind) = match series.mark {
-            Mark::Line => ("polyline", "line"),
-            Mark::Area => {
-                let ends = [series.points.last(), series.points.first()];
-                for (x, _) in ends.into_iter().flatten() {
-                    let _ = write!(path, "{:.1},{:.1} ", self.across(*x), HEIGHT - BOTTOM);
-                }
-                ("polygon", "area")
-            }
-        };
-        let _ = write!(out, "<{tag} class=\"{kind} {}\" points=\"{path}\"/>", series.class);
+        for x in floor {
+            let _ = write!(out, "{:.1},{:.1} ", self.across(*x), HEIGHT - BOTTOM);
+        }
+        out.push_str("\"/>");
+    }
+
+    fn bars(&self, out: &mut String, series: &Series) {
+        let floor = HEIGHT - BOTTOM;
+        for (x, y) in &series.points {
+            let top = self.up(*y);
+            let _ = write!(
+                out,
+                "<rect class=\"area {}\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{BAR}\" \
+                 height=\"{:.1}\"/>",
+                series.class,
+                self.across(*x) - BAR / 2.0,
+                floor - top
+            );
+        }
     }
 
     fn across(&self, x: f64) -> f64 {
@@ -215,7 +244,7 @@ mod tests {
     #[test]
     fn every_point_lands_inside_the_frame() {
         let plot = Plot {
-            title: "t",
+            title: "t".to_owned(),
             x: Axis::even("x", 0.0, 10.0),
             y: Axis::log("y", 1.0, 100.0),
             series: Vec::new(),

@@ -142,7 +142,7 @@ pub(crate) fn millis(ms: f64) -> String {
 }
 
 /// Columns: the first to the left, the others to the right.
-pub(crate) fn align(head: &[String], rows: &[Vec<String>]) -> String {
+pub fn align(head: &[String], rows: &[Vec<String>]) -> String {
     let lines = || std::iter::once(head).chain(rows.iter().map(Vec::as_slice));
     let width = |column: usize| {
         let cells = lines().filter_map(|line| line.get(column));

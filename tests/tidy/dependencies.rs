@@ -26,7 +26,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("simgpu", &["mig"]),
     ("wire", &[]),
     ("loadtest", &["oip", "wire"]),
-    ("sim", &["policy", "protocol", "simgpu"]),
+    ("sim", &["loadtest", "mig", "policy", "simgpu"]),
 ];
 
 /// Packages that must repeat the workspace's lints, since `forbid` cannot be lifted, and how

@@ -1,13 +1,27 @@
-//! One model and its replicas in virtual time, on the router's own decisions.
+//! The whole fleet in virtual time, on the router's own decisions.
 //!
-//! Replicas are latency curves, arrivals come from a seeded generator, and a simulated minute takes
-//! milliseconds. The machine under test is [`policy::dispatch::Dispatch`] itself: there is no second
-//! copy of any decision here.
+//! Replicas are latency curves or measured models on simulated GPUs, arrivals come from seeded
+//! generators or traces, and a simulated minute takes milliseconds. The machine under test is
+//! [`policy::dispatch::Dispatch`] itself: there is no second copy of any decision here.
 
+pub mod claims;
+pub mod contest;
 pub mod curve;
+pub mod fleet;
+pub mod jobs;
+pub mod page;
+pub mod place;
+pub mod problems;
+pub mod rates;
 pub mod report;
-pub mod run;
 pub mod scenario;
+pub mod shrink;
+pub mod simulate;
+mod slots;
+pub mod study;
+pub mod summary;
+pub mod table;
 pub mod tournament;
+pub mod world;
 
 pub use simgpu::random;

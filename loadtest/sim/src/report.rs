@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
+/// The longest latency told apart from longer ones.
+const LONGEST_MICROS: u64 = 3_600_000_000;
+/// Digits of a latency that are kept.
+const DIGITS: u8 = 2;
+
 /// How the requests of one stream ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -17,6 +24,8 @@ pub struct Outcome {
     pub refused_early: u64,
     /// Refused after the deadline, having been on no replica.
     pub refused_late: u64,
+    /// Failed: cut off by the router's end, or given up after too many replicas failed.
+    pub failed: u64,
 }
 
 impl Outcome {
@@ -39,7 +48,27 @@ impl Outcome {
             refused: self.refused + other.refused,
             refused_early: self.refused_early + other.refused_early,
             refused_late: self.refused_late + other.refused_late,
+            failed: self.failed + other.failed,
         }
+    }
+}
+
+/// How one model's requests were served while counting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Served {
+    /// Batches sent.
+    pub batches: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// From arrival to answer, in microseconds, of all that were answered.
+    pub latency: Histogram<u64>,
+}
+
+impl Default for Served {
+    fn default() -> Self {
+        let latency = Histogram::new_with_bounds(1, LONGEST_MICROS, DIGITS)
+            .expect("the bounds are those of the library's documentation");
+        Self { batches: 0, rows: 0, latency }
     }
 }
 
@@ -48,12 +77,14 @@ impl Outcome {
 pub struct Report {
     /// By stream, without the warm-up.
     pub streams: Vec<Outcome>,
-    /// Batches sent while counting.
-    pub batches: u64,
-    /// Rows in them.
-    pub rows: u64,
+    /// By model, without the warm-up.
+    pub models: Vec<Served>,
     /// By tenth of a second of arrival, over the whole run.
     pub tenths: Vec<Tenth>,
+    /// GPU-seconds that slices were busy, each by its part of its GPU's compute.
+    pub busy_gpu_s: f64,
+    /// Events that happened.
+    pub events: u64,
 }
 
 /// How the requests of one tenth of a second ended.
@@ -86,7 +117,9 @@ impl Report {
 
     /// Rows per batch.
     pub fn mean_batch(&self) -> f64 {
-        self.rows as f64 / self.batches.max(1) as f64
+        let rows: u64 = self.models.iter().map(|model| model.rows).sum();
+        let batches: u64 = self.models.iter().map(|model| model.batches).sum();
+        rows as f64 / batches.max(1) as f64
     }
 
     /// What arrived in `from..to`, in whole tenths of a second.

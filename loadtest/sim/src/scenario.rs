@@ -1,13 +1,24 @@
-//! What to simulate.
+//! One model and its replicas on a latency curve: the smallest fleet there is.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use loadtest::{
+    arrivals::{Process, Shape, Spacing},
+    plan::Source,
+};
+use mig::{Geometry, Kind};
 use policy::{
     dispatch::{Class, Settings},
-    rule::Rule,
+    rule::Batching,
 };
+use simgpu::Delays;
 
-use crate::{curve::Curve, report::Outcome, run::run};
+use crate::{
+    curve::Curve,
+    fleet::{Fault, Fleet, Model, Replica, Stream as Asking, Terms, Times, Trouble},
+    report::{Outcome, Report},
+    world::{self, Checks, MakeRule},
+};
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -37,14 +48,8 @@ pub struct Scenario {
 impl Scenario {
     /// One replica behind a router with the lead and the margin it uses; nobody calls yet.
     pub fn routed(curve: Curve, max_batch: u32, objective: Duration) -> Self {
-        let (least, most) = (Duration::from_micros(300), Duration::from_millis(5));
         Self {
-            settings: Settings {
-                objective,
-                max_batch,
-                lead: Duration::from_micros(300),
-                margin: (objective / 50).clamp(least, most),
-            },
+            settings: Settings::routed(objective, max_batch),
             replicas: 1,
             curve,
             noise: 0.0,
@@ -57,16 +62,74 @@ impl Scenario {
         }
     }
 
+    /// The run under `rule`. The same scenario and rule give the same report.
+    ///
+    /// Panics with the seed if a claim is broken: that is a mistake of ours.
+    pub fn run(&self, rule: MakeRule<'_>) -> Report {
+        let outcome = world::run_with(&self.fleet(), &[rule], Checks::default());
+        outcome.unwrap_or_else(|broken| panic!("{broken}"))
+    }
+
     /// The runs of `seeds` under `rule`, by stream.
-    pub fn outcomes(&self, seeds: u64, rule: &dyn Fn() -> Box<dyn Rule>) -> Vec<Outcome> {
+    pub fn outcomes(&self, seeds: u64, rule: MakeRule<'_>) -> Vec<Outcome> {
         let mut sums = vec![Outcome::default(); self.streams.len()];
         for seed in 0..seeds {
-            let report = run(&Scenario { seed, ..self.clone() }, rule());
+            let report = Scenario { seed, ..self.clone() }.run(rule);
             for (sum, one) in sums.iter_mut().zip(&report.streams) {
                 *sum = sum.plus(*one);
             }
         }
         sums
+    }
+
+    /// Each replica on a GPU of its own.
+    fn fleet(&self) -> Fleet {
+        let kind: &'static Kind = &mig::kinds()[0];
+        let whole = Geometry::empty(kind).with(kind.whole());
+        let whole = whole.expect("a GPU has room for all of itself");
+        let times = Arc::new(Times::of_curve(&self.curve, self.settings.max_batch));
+        let replicas = self.replicas as usize;
+        let replica = |gpu| Replica { model: 0, gpu, slice: 0, times: Arc::clone(&times) };
+        let stream = |(tenant, stream): (usize, &Stream)| Asking {
+            model: 0,
+            source: Source::Process(Process {
+                rate_rps: stream.rate,
+                spacing: Spacing::Poisson,
+                shape: Shape::Flat,
+            }),
+            tenant: tenant as u32,
+            class: stream.class,
+            shapes: self.shapes,
+        };
+        let slow = |(from, factor): (Duration, f64)| {
+            (0..replicas).map(move |gpu| Fault {
+                at: from,
+                lasts: self.duration,
+                trouble: Trouble::SlowGpu { gpu, factor },
+            })
+        };
+        Fleet {
+            models: vec![Model {
+                name: "model".to_owned(),
+                settings: self.settings,
+                target: 0.99,
+                batching: Batching::Slo,
+                memory_mib: 1,
+                weights: self.streams.iter().map(|stream| stream.weight).collect(),
+            }],
+            gpus: vec![whole; replicas],
+            replicas: (0..replicas).map(replica).collect(),
+            streams: self.streams.iter().enumerate().map(stream).collect(),
+            faults: self.slowdown.into_iter().flat_map(slow).collect(),
+            terms: Terms {
+                duration: self.duration,
+                warmup: self.warmup,
+                noise: self.noise,
+                network: Duration::ZERO,
+                delays: Delays::default(),
+                seed: self.seed,
+            },
+        }
     }
 }
 

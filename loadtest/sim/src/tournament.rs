@@ -15,6 +15,7 @@ use crate::{
     curve::Curve,
     report::Outcome,
     scenario::{Scenario, Stream},
+    world::MakeRule,
 };
 
 /// Offered load, as multiples of capacity.
@@ -83,7 +84,7 @@ impl Course {
     }
 
     /// How `rule` does at `load` times capacity, over `seeds` runs.
-    pub fn outcome(&self, load: f64, seeds: u64, rule: &dyn Fn() -> Box<dyn Rule>) -> Outcome {
+    pub fn outcome(&self, load: f64, seeds: u64, rule: MakeRule<'_>) -> Outcome {
         let settings = Settings {
             objective: OBJECTIVE,
             max_batch: self.max_batch,

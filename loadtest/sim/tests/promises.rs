@@ -11,7 +11,6 @@ use policy::rule::{Rule, Slo};
 use sim::{
     curve::Curve,
     report::{Outcome, Tenth},
-    run::run,
     scenario::{Scenario, Stream},
 };
 
@@ -142,7 +141,7 @@ fn after_slowdown(model: Model, rate: f64) -> Tenth {
             seed,
             ..model.scenario(50, rate)
         };
-        sum = sum.plus(run(&scenario, slo()).between(from, to));
+        sum = sum.plus(scenario.run(&slo).between(from, to));
     }
     sum
 }
@@ -173,6 +172,6 @@ fn a_model_twice_as_slow_and_now_too_slow_serves_what_is_possible_in_two_seconds
 #[test]
 fn a_seed_names_exactly_one_run() {
     let scenario = |seed| Scenario { seed, noise: 0.2, ..SLOW.scenario(50, 700.0) };
-    assert_eq!(run(&scenario(7), slo()), run(&scenario(7), slo()));
-    assert_ne!(run(&scenario(7), slo()), run(&scenario(8), slo()));
+    assert_eq!(scenario(7).run(&slo), scenario(7).run(&slo));
+    assert_ne!(scenario(7).run(&slo), scenario(8).run(&slo));
 }

@@ -142,6 +142,54 @@ pub trait Rule: fmt::Debug + Send {
     fn predicts(&self) -> bool;
 }
 
+/// The named rules, as configurations choose them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// By deadline within the AIMD limit.
+    Slo,
+    /// By the AIMD limit alone.
+    Aimd,
+    /// By deadline alone.
+    Deadline,
+    /// By deadline, refusing heads that would hold back a larger batch.
+    EarlyDrop,
+    /// As late as the head's deadline allows.
+    Deferred,
+    /// At a size or after a wait, as other servers do; for comparison.
+    Timeout {
+        /// The size that closes a batch. At most the model's `max_batch`.
+        batch: u32,
+        /// The wait that closes a batch. Less than the objective.
+        delay: Duration,
+    },
+}
+
+impl Batching {
+    /// The word for it in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slo => "slo",
+            Self::Aimd => "aimd",
+            Self::Deadline => "deadline",
+            Self::EarlyDrop => "earlydrop",
+            Self::Deferred => "deferred",
+            Self::Timeout { .. } => "timeout",
+        }
+    }
+
+    /// The rule itself.
+    pub fn rule(self) -> Box<dyn Rule> {
+        match self {
+            Self::Slo => Box::new(Slo),
+            Self::Aimd => Box::new(Aimd),
+            Self::Deadline => Box::new(Deadline),
+            Self::EarlyDrop => Box::new(EarlyDrop),
+            Self::Deferred => Box::new(Deferred),
+            Self::Timeout { batch, delay } => Box::new(Timeout { batch, delay }),
+        }
+    }
+}
+
 fn send_prefix(view: &View<'_>, rows: u32) -> Decision {
     send_from(view, 0, rows, Bound::Limit)
 }

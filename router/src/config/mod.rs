@@ -30,10 +30,12 @@ use std::{
     time::Duration,
 };
 
+pub use policy::rule::Batching;
+
 pub use self::{
     diff::{Change, Effect, diff},
     effective::{Effective, Origin, Setting},
-    model::{Batching, Class, Engine, Model, Replicas, Server},
+    model::{Class, Engine, Model, Replicas, Server},
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},
     report::Report,

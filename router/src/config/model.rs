@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use oip::{Signature, TensorSpec};
+use policy::rule::Batching;
 
 use super::profile::Profile;
 
@@ -91,42 +92,6 @@ pub struct Replicas {
     pub min: u32,
     /// Never exceeded. At least `min`.
     pub max: u32,
-}
-
-/// When a batch is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batching {
-    /// By deadline within the AIMD limit.
-    Slo,
-    /// By the AIMD limit alone.
-    Aimd,
-    /// By deadline alone.
-    Deadline,
-    /// By deadline, refusing heads that would hold back a larger batch.
-    EarlyDrop,
-    /// As late as the head's deadline allows.
-    Deferred,
-    /// At a size or after a wait, as other servers do; for comparison.
-    Timeout {
-        /// The size that closes a batch. At most the model's `max_batch`.
-        batch: u32,
-        /// The wait that closes a batch. Less than the objective.
-        delay: Duration,
-    },
-}
-
-impl Batching {
-    /// The word for it in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Slo => "slo",
-            Self::Aimd => "aimd",
-            Self::Deadline => "deadline",
-            Self::EarlyDrop => "earlydrop",
-            Self::Deferred => "deferred",
-            Self::Timeout { .. } => "timeout",
-        }
-    }
 }
 
 /// Who goes first when not all can.

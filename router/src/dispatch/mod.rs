@@ -23,7 +23,6 @@ use parking_lot::Mutex;
 use policy::{
     dispatch::{Arrival, Class, Dispatch, Refusal, Settings},
     moment::Moment,
-    rule::{self, Rule},
 };
 use protocol::Reply;
 use tokio::{sync::oneshot, task::AbortHandle};
@@ -40,19 +39,13 @@ use self::{
 use crate::{
     alarm::Alarm,
     clock::Clock,
-    config::{self, Batching},
+    config,
     error::InferError,
     http::backend::{Answer, Job},
     metrics::{ModelMetrics, Outcome},
     transport::Link,
 };
 
-/// How long before a replica is free its next batch is sent: about a round trip to it.
-const LEAD: Duration = Duration::from_micros(300);
-/// The share of the objective kept back for the way to the client, and its bounds.
-const MARGIN_SHARE: u32 = 50;
-const MARGIN_LEAST: Duration = Duration::from_micros(300);
-const MARGIN_MOST: Duration = Duration::from_millis(5);
 /// What a client is told to wait when no replica is there at all.
 const NO_REPLICA_RETRY: Duration = Duration::from_secs(1);
 
@@ -89,7 +82,7 @@ pub struct Replica {
 impl Dispatcher {
     /// A dispatcher without replicas. Must be made inside a runtime, which keeps its time.
     pub fn start(model: &config::Model, clock: Clock) -> io::Result<Arc<Self>> {
-        let machine = Dispatch::new(settings(model), rule(model.batching));
+        let machine = Dispatch::new(settings(model), model.batching.rule());
         let dispatcher = Arc::new(Self {
             name: model.name.clone(),
             clock,
@@ -119,7 +112,7 @@ impl Dispatcher {
     pub fn reconfigure(&self, model: &config::Model, weights: &[f64]) {
         let mut state = self.state.lock();
         state.objective = model.slo;
-        state.machine.reconfigure(settings(model), rule(model.batching));
+        state.machine.reconfigure(settings(model), model.batching.rule());
         state.machine.set_weights(weights);
     }
 
@@ -329,21 +322,5 @@ impl Dispatcher {
 }
 
 fn settings(model: &config::Model) -> Settings {
-    Settings {
-        objective: model.slo,
-        max_batch: model.max_batch,
-        lead: LEAD,
-        margin: (model.slo / MARGIN_SHARE).clamp(MARGIN_LEAST, MARGIN_MOST),
-    }
-}
-
-fn rule(batching: Batching) -> Box<dyn Rule> {
-    match batching {
-        Batching::Slo => Box::new(rule::Slo),
-        Batching::Aimd => Box::new(rule::Aimd),
-        Batching::Deadline => Box::new(rule::Deadline),
-        Batching::EarlyDrop => Box::new(rule::EarlyDrop),
-        Batching::Deferred => Box::new(rule::Deferred),
-        Batching::Timeout { batch, delay } => Box::new(rule::Timeout { batch, delay }),
-    }
+    Settings::routed(model.slo, model.max_batch)
 }

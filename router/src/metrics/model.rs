@@ -67,6 +67,7 @@ impl From<&InferError> for Outcome {
             | InferError::UnknownModel { .. }
             | InferError::UnknownVersion { .. }
             | InferError::Invalid(_)
+            | InferError::Unfit { .. }
             | InferError::BadBody { .. }
             | InferError::BadValue { .. }
             | InferError::BodyTooLarge { .. }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use mig::{Geometry, Kind, Position};
 
 use crate::{
-    SimError, board,
-    share::{self, Busy, Load},
+    SimError,
+    share::{Busy, Load, Shared},
 };
 
 const MIB_PER_GIB: f64 = 1024.0;
@@ -80,6 +80,7 @@ struct Use {
 #[derive(Clone, Debug)]
 pub struct Device {
     geometry: Geometry,
+    shared: Shared,
     /// In the order of the geometry's positions.
     uses: Vec<Use>,
     delays: Delays,
@@ -93,7 +94,17 @@ impl Device {
     /// A GPU cut so, with nothing on it.
     pub fn new(geometry: Geometry, delays: Delays) -> Self {
         let uses = vec![Use::default(); geometry.positions().len()];
-        Self { geometry, uses, delays, slow: 1.0, failing_creates: 0, lost: false, xids: vec![] }
+        let shared = Shared::of(geometry.kind());
+        Self {
+            geometry,
+            shared,
+            uses,
+            delays,
+            slow: 1.0,
+            failing_creates: 0,
+            lost: false,
+            xids: Vec::new(),
+        }
     }
 
     /// Which GPU.
@@ -194,8 +205,13 @@ impl Device {
     /// What a slice is busy with from now on.
     pub fn set_busy(&mut self, position: Position, load: Option<Load>) -> Result<(), SimError> {
         let index = self.index(position)?;
-        self.uses[index].busy = load;
+        self.set_busy_at(index, load);
         Ok(())
+    }
+
+    /// The same, for the slice at `index` of the geometry.
+    pub fn set_busy_at(&mut self, index: usize, load: Option<Load>) {
+        self.uses[index].busy = load;
     }
 
     /// What a slice is used for, whoever held it: no more memory than it has.
@@ -214,26 +230,36 @@ impl Device {
     /// How much longer work of `load` takes on a slice than alone on a healthy GPU.
     pub fn slowdown(&self, position: Position, load: Load) -> Result<f64, SimError> {
         self.answers()?;
-        let own = self.index(position)?;
-        let slices = self.geometry.positions().iter().zip(&self.uses).enumerate();
-        let others = slices.filter(|(index, _)| *index != own).filter_map(|(_, one)| busy(one));
-        let me = Busy { compute_slices: position.profile().compute_slices, load };
-        Ok(self.slow * share::slowdown(self.kind(), me, others))
+        Ok(self.slowdown_at(self.index(position)?, load))
+    }
+
+    /// The same, for the slice at `index` of the geometry.
+    pub fn slowdown_at(&self, index: usize, load: Load) -> f64 {
+        let others = self.busy().filter(|(other, _)| *other != index).map(|(_, busy)| busy);
+        let compute_slices = self.geometry.positions()[index].profile().compute_slices;
+        self.slow * self.shared.slowdown(Busy { compute_slices, load }, others)
     }
 
     /// Power drawn, which never exceeds the limit.
     pub fn watts(&self) -> f64 {
-        self.watts_wanted().min(board(self.kind()).cap_watts)
+        self.shared.watts(self.watts_wanted())
     }
 
     /// The clock, which falls where more power is wanted than the limit allows.
     pub fn clock_mhz(&self) -> f64 {
-        share::clock_mhz(self.kind(), self.watts_wanted())
+        self.shared.clock_mhz(self.watts_wanted())
     }
 
     fn watts_wanted(&self) -> f64 {
-        let slices = self.geometry.positions().iter().zip(&self.uses);
-        share::watts_wanted(self.kind(), slices.filter_map(busy))
+        self.shared.watts_wanted(self.busy().map(|(_, busy)| busy))
+    }
+
+    fn busy(&self) -> impl Iterator<Item = (usize, Busy)> {
+        let slices = self.geometry.positions().iter().zip(&self.uses).enumerate();
+        slices.filter_map(|(index, (position, one))| {
+            let compute_slices = position.profile().compute_slices;
+            one.busy.map(|load| (index, Busy { compute_slices, load }))
+        })
     }
 
     /// Makes something go wrong.
@@ -266,8 +292,4 @@ impl Device {
 /// Memory a slice has.
 pub fn total_mib(position: Position) -> u64 {
     (position.profile().memory_gib * MIB_PER_GIB) as u64
-}
-
-fn busy((position, one): (&Position, &Use)) -> Option<Busy> {
-    one.busy.map(|load| Busy { compute_slices: position.profile().compute_slices, load })
 }

@@ -18,7 +18,7 @@ pub mod training;
 pub use board::{Board, board};
 pub use device::{Delays, Device, Fault, Recut, total_mib};
 pub use measured::{Measured, Models};
-pub use share::{Busy, Load};
+pub use share::{Busy, Load, Shared};
 pub use speed::Speed;
 
 use mig::{MigError, Position};

@@ -11,7 +11,7 @@
 
 use mig::Kind;
 
-use crate::board;
+use crate::{Board, board};
 
 const POWER: f64 = 0.5;
 const PCIE: f64 = 0.08;
@@ -51,36 +51,56 @@ pub struct Busy {
     pub load: Load,
 }
 
-/// Watts the slices of a GPU would draw without a limit.
-pub fn watts_wanted(kind: &Kind, busy: impl IntoIterator<Item = Busy>) -> f64 {
-    let board = board(kind);
-    let part =
-        |one: Busy| one.load.power * f64::from(one.compute_slices) / f64::from(kind.compute_slices);
-    let parts: f64 = busy.into_iter().map(part).sum();
-    board.idle_watts + parts * (board.cap_watts - board.idle_watts)
+/// What the slices of one GPU share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shared {
+    board: &'static Board,
+    compute_slices: f64,
 }
 
-/// How much longer work takes on the slice of `own` than alone on the GPU, beside `others`.
-pub fn slowdown(kind: &Kind, own: Busy, others: impl Iterator<Item = Busy> + Clone) -> f64 {
-    let board = board(kind);
-    let over = |watts: f64| (watts - board.cap_watts).max(0.0) / board.cap_watts;
-    // What it draws by itself was felt when it was measured alone.
-    let alone = over(watts_wanted(kind, [own]));
-    let power = over(watts_wanted(kind, others.clone().chain([own]))) - alone;
-    let (mut bus, mut tlb) = (0.0, 0.0);
-    for other in others {
-        bus += other.load.pcie;
-        tlb += other.load.tlb;
+impl Shared {
+    /// On a GPU of `kind`.
+    pub fn of(kind: &Kind) -> Self {
+        Self { board: board(kind), compute_slices: f64::from(kind.compute_slices) }
     }
-    let waiting = if own.load.pcie > 0.0 { (bus + own.load.pcie - 1.0).max(0.0) } else { 0.0 };
-    1.0 + POWER * power + PCIE * bus.min(1.0) + waiting + TLB * (tlb / NEIGHBOURS).min(1.0)
-}
 
-/// The clock while a GPU draws `watts_wanted`: lower than its highest where that is over the cap.
-pub fn clock_mhz(kind: &Kind, watts_wanted: f64) -> f64 {
-    let board = board(kind);
-    let over = (watts_wanted - board.cap_watts).max(0.0) / board.cap_watts;
-    f64::from(board.clock_mhz) / (1.0 + POWER * over)
+    /// Watts that `busy` slices would draw without a limit.
+    pub fn watts_wanted(&self, busy: impl IntoIterator<Item = Busy>) -> f64 {
+        let board = self.board;
+        let part = |one: Busy| one.load.power * f64::from(one.compute_slices) / self.compute_slices;
+        let parts: f64 = busy.into_iter().map(part).sum();
+        board.idle_watts + parts * (board.cap_watts - board.idle_watts)
+    }
+
+    /// How much longer work takes on the slice of `own` than alone on the GPU, beside `others`.
+    pub fn slowdown(&self, own: Busy, others: impl Iterator<Item = Busy>) -> f64 {
+        let (mut watts, mut bus, mut tlb) = (0.0, 0.0, 0.0);
+        let idle = self.board.idle_watts;
+        for other in others {
+            watts += self.watts_wanted([other]) - idle;
+            bus += other.load.pcie;
+            tlb += other.load.tlb;
+        }
+        // What it draws by itself was felt when it was measured alone.
+        let alone = self.watts_wanted([own]);
+        let power = self.over(watts + alone) - self.over(alone);
+        let waiting = if own.load.pcie > 0.0 { (bus + own.load.pcie - 1.0).max(0.0) } else { 0.0 };
+        1.0 + POWER * power + PCIE * bus.min(1.0) + waiting + TLB * (tlb / NEIGHBOURS).min(1.0)
+    }
+
+    /// Power drawn where this much is wanted: never more than the limit.
+    pub fn watts(&self, wanted: f64) -> f64 {
+        wanted.min(self.board.cap_watts)
+    }
+
+    /// The clock where this much power is wanted: lower than its highest over the limit.
+    pub fn clock_mhz(&self, watts_wanted: f64) -> f64 {
+        f64::from(self.board.clock_mhz) / (1.0 + POWER * self.over(watts_wanted))
+    }
+
+    fn over(&self, watts: f64) -> f64 {
+        (watts - self.board.cap_watts).max(0.0) / self.board.cap_watts
+    }
 }
 
 #[cfg(test)]
@@ -89,11 +109,14 @@ mod tests {
 
     use super::*;
 
+    fn a100() -> Shared {
+        Shared::of(kind("A100-80GB").unwrap())
+    }
+
     fn beside(load: Load, neighbours: usize) -> f64 {
-        let a100 = kind("A100-80GB").unwrap();
         let own = Busy { compute_slices: 1, load: Load::INFERENCE };
         let other = Busy { compute_slices: 1, load };
-        slowdown(a100, own, std::iter::repeat_n(other, neighbours))
+        a100().slowdown(own, std::iter::repeat_n(other, neighbours))
     }
 
     #[test]
@@ -106,7 +129,7 @@ mod tests {
     fn nobody_is_slowed_by_nobody() {
         assert_eq!(beside(Load::TRAINING, 0), 1.0);
         let whole = Busy { compute_slices: 7, load: Load::TRAINING };
-        assert_eq!(slowdown(kind("A100-80GB").unwrap(), whole, std::iter::empty()), 1.0);
+        assert_eq!(a100().slowdown(whole, std::iter::empty()), 1.0);
     }
 
     #[test]
@@ -138,8 +161,7 @@ mod tests {
 
     #[test]
     fn the_clock_falls_over_the_limit_only() {
-        let a100 = kind("A100-80GB").unwrap();
-        assert_eq!(clock_mhz(a100, 400.0), 1_410.0);
-        assert!((1_300.0..1_400.0).contains(&clock_mhz(a100, 450.0)));
+        assert_eq!(a100().clock_mhz(400.0), 1_410.0);
+        assert!((1_300.0..1_400.0).contains(&a100().clock_mhz(450.0)));
     }
 }

@@ -4,6 +4,13 @@ use std::time::Duration;
 
 use crate::{aimd::Step, latency::Change, moment::Moment};
 
+/// How long before a replica is free its next batch is sent: about a round trip to it.
+const LEAD: Duration = Duration::from_micros(300);
+/// The share of the objective kept back for the way to the client, and its bounds.
+const MARGIN_SHARE: u32 = 50;
+const MARGIN_LEAST: Duration = Duration::from_micros(300);
+const MARGIN_MOST: Duration = Duration::from_millis(5);
+
 /// What the operator asked of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -15,6 +22,14 @@ pub struct Settings {
     pub lead: Duration,
     /// Time kept back before each deadline for what the router cannot see.
     pub margin: Duration,
+}
+
+impl Settings {
+    /// Those of a router: the lead and the margin follow from the objective.
+    pub fn routed(objective: Duration, max_batch: u32) -> Self {
+        let margin = (objective / MARGIN_SHARE).clamp(MARGIN_LEAST, MARGIN_MOST);
+        Self { objective, max_batch, lead: LEAD, margin }
+    }
 }
 
 /// The class a caller asks for.

@@ -1,0 +1,94 @@
+//! Several ways to decide, on the same arrivals, over several seeds.
+
+use serde::Serialize;
+
+use crate::{
+    simulate::{SimulateError, simulate},
+    study::{Study, StudyError},
+    summary::Summary,
+};
+
+/// What one way came to.
+#[derive(Debug, Serialize)]
+pub struct Entry {
+    /// Its name.
+    pub value: String,
+    /// One run per seed; none if it has no place for all replicas.
+    pub runs: Vec<Summary>,
+    /// Why there are none.
+    pub refused: Option<String>,
+}
+
+/// All ways.
+#[derive(Debug, Serialize)]
+pub struct Contest {
+    /// The study's name.
+    pub scenario: String,
+    /// What is compared.
+    pub key: String,
+    /// Each way.
+    pub entries: Vec<Entry>,
+}
+
+/// Why there is no contest.
+#[derive(Debug, thiserror::Error)]
+pub enum ContestError {
+    /// What is compared, or one of its values, does not exist.
+    #[error(transparent)]
+    Study(#[from] StudyError),
+    /// A claim was broken.
+    #[error(transparent)]
+    Run(#[from] SimulateError),
+}
+
+/// Runs `study` with each of `values` for `key`, under as many seeds from its own on.
+pub fn hold(
+    study: &Study,
+    key: &str,
+    values: &[String],
+    seeds: u64,
+) -> Result<Contest, ContestError> {
+    let mut entries = Vec::new();
+    for value in values {
+        let mut changed = study.clone();
+        changed.set(key, value)?;
+        let mut entry = Entry { value: value.clone(), runs: Vec::new(), refused: None };
+        for seed in 0..seeds {
+            match simulate(&changed, study.terms.seed.wrapping_add(seed)) {
+                Ok(summary) => entry.runs.push(summary),
+                Err(SimulateError::Place(none)) => {
+                    entry.refused = Some(none.to_string());
+                    break;
+                }
+                Err(broken @ SimulateError::Broken(_)) => return Err(broken.into()),
+            }
+        }
+        entries.push(entry);
+    }
+    Ok(Contest { scenario: study.name.clone(), key: key.to_owned(), entries })
+}
+
+impl Entry {
+    /// The mean and the bounds over its runs.
+    pub fn over(&self, of: impl Fn(&Summary) -> f64) -> Spread {
+        let values = self.runs.iter().map(of);
+        let (mut sum, mut low, mut high) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
+        for value in values {
+            sum += value;
+            low = low.min(value);
+            high = high.max(value);
+        }
+        Spread { mean: sum / self.runs.len().max(1) as f64, low, high }
+    }
+}
+
+/// A figure over several seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}

@@ -1,0 +1,180 @@
+//! What is simulated: GPUs, the replicas on them, who asks, and what goes wrong.
+
+use std::{sync::Arc, time::Duration};
+
+use loadtest::plan::Source;
+use mig::Geometry;
+use policy::{
+    dispatch::{Class, Settings},
+    rule::Batching,
+};
+use simgpu::{Delays, SimError, Speed};
+
+use crate::curve::Curve;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    /// The models served.
+    pub models: Vec<Model>,
+    /// How each GPU is cut.
+    pub gpus: Vec<Geometry>,
+    /// Which model is where.
+    pub replicas: Vec<Replica>,
+    /// Who asks.
+    pub streams: Vec<Stream>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// Everything else.
+    pub terms: Terms,
+}
+
+/// How long, how exact, how lucky.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// How long requests arrive.
+    pub duration: Duration,
+    /// How much of the beginning is not counted.
+    pub warmup: Duration,
+    /// Log-normal deviation of batch times.
+    pub noise: f64,
+    /// One way between router and executor.
+    pub network: Duration,
+    /// What changes of slices and models take.
+    pub delays: Delays,
+    /// Names the run.
+    pub seed: u64,
+}
+
+/// One served model.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its name.
+    pub name: String,
+    /// What the operator asked.
+    pub settings: Settings,
+    /// The part of requests to be answered within the objective.
+    pub target: f64,
+    /// When batches are sent.
+    pub batching: Batching,
+    /// What one process of it holds.
+    pub memory_mib: u64,
+    /// The tenants' weights, by index.
+    pub weights: Vec<f64>,
+}
+
+/// One process of a model on one slice. Several may share it.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// Index of the model.
+    pub model: usize,
+    /// Index of the GPU.
+    pub gpu: usize,
+    /// Index of the slice in the GPU's geometry.
+    pub slice: usize,
+    /// How fast it is.
+    pub times: Arc<Times>,
+}
+
+/// Batch times by rows and by how many processes are busy on the slice, in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    by_busy: Vec<Vec<f64>>,
+}
+
+impl Times {
+    /// The times of `curve`, whoever else is busy, up to `max_batch` rows.
+    pub fn of_curve(curve: &Curve, max_batch: u32) -> Self {
+        let row = (1..=max_batch).map(|rows| curve.mean(rows).as_secs_f64() * 1e6);
+        Self { by_busy: vec![row.collect()] }
+    }
+
+    /// The times of `speed` up to `max_batch` rows and `most_busy` processes.
+    pub fn of_speed(speed: &Speed, max_batch: u32, most_busy: u32) -> Result<Self, SimError> {
+        let row = |busy: u32| {
+            let times = (1..=max_batch).map(|rows| Ok(speed.batch_ms(rows, busy)? * 1e3));
+            times.collect::<Result<Vec<f64>, SimError>>()
+        };
+        let by_busy = (1..=most_busy.max(1)).map(row).collect::<Result<_, SimError>>()?;
+        Ok(Self { by_busy })
+    }
+
+    /// The time of `rows` while `busy` processes, its own among them, are busy on the slice.
+    pub fn micros(&self, rows: u32, busy: u32) -> f64 {
+        let by_rows = &self.by_busy[(busy.max(1) as usize).min(self.by_busy.len()) - 1];
+        by_rows[(rows.max(1) as usize).min(by_rows.len()) - 1]
+    }
+
+    /// The largest batch.
+    pub fn max_batch(&self) -> u32 {
+        u32::try_from(self.by_busy[0].len()).unwrap_or(u32::MAX)
+    }
+
+    /// What a warm-up alone on the slice would measure, at powers of two and the largest batch.
+    pub fn warmup(&self) -> Vec<(u32, Duration)> {
+        let max = self.max_batch();
+        let doubled = std::iter::successors(Some(1_u32), |rows| rows.checked_mul(2));
+        let sizes = doubled.take_while(|rows| *rows < max).chain([max]);
+        sizes.map(|rows| (rows, Duration::from_secs_f64(self.micros(rows, 1) / 1e6))).collect()
+    }
+}
+
+/// One tenant's requests of one model.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// Index of the model.
+    pub model: usize,
+    /// When they come.
+    pub source: Source,
+    /// Index of the tenant.
+    pub tenant: u32,
+    /// The class they ask for.
+    pub class: Class,
+    /// Shapes of inputs, as likely as each other; only equals share a batch.
+    pub shapes: u32,
+}
+
+/// Something that goes wrong for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// When it begins.
+    pub at: Duration,
+    /// How long it lasts.
+    pub lasts: Duration,
+    /// What it is.
+    pub trouble: Trouble,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trouble {
+    /// A GPU is gone with all that runs on it; then its models are loaded again.
+    DeadGpu {
+        /// Which.
+        gpu: usize,
+    },
+    /// Everything on a GPU takes longer.
+    SlowGpu {
+        /// Which.
+        gpu: usize,
+        /// How many times as long.
+        factor: f64,
+    },
+    /// A worker is silent while its executors run on: the router stops trusting them.
+    LostWorker {
+        /// Whose.
+        gpu: usize,
+    },
+    /// Every message takes longer.
+    SlowNetwork {
+        /// By how much, one way.
+        by: Duration,
+    },
+    /// News of replicas reaches the router late.
+    StaleReports {
+        /// By how much.
+        by: Duration,
+    },
+    /// The router is gone with all it knew; callers are cut off and those who come find nobody.
+    RouterRestart,
+}

@@ -1,0 +1,292 @@
+//! From a study to a fleet: where replicas are, by the rule the study names.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use loadtest::plan::Source;
+use mig::Geometry;
+use policy::{
+    dispatch::Settings,
+    plan::{self, PlanError, Problem, Rules, rivals::Planner},
+    spread::{self, NoRoom, Slice, Want},
+};
+use simgpu::{SimError, random::Random};
+
+use crate::{
+    fleet::{Fault, Fleet, Model, Replica, Stream, Times, Trouble},
+    study::{Study, Subject},
+};
+
+/// Sampled points of a rate over time, for its mean.
+const SAMPLES: u32 = 1_000;
+
+/// Who decides where replicas are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// As many as each model says, over the slices the GPUs are cut into.
+    Spread,
+    /// A planner, from the demand and the measurements.
+    Planned(Planner),
+}
+
+impl Placement {
+    /// The words for them in files.
+    pub fn names() -> Vec<&'static str> {
+        let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner).name());
+        std::iter::once("spread").chain(planners).collect()
+    }
+
+    /// The word for it in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spread => "spread",
+            Self::Planned(Planner::Sluice) => "plan",
+            Self::Planned(Planner::WholeGpus) => "whole-gpus",
+            Self::Planned(Planner::FirstFit) => "first-fit",
+            Self::Planned(Planner::BestFit) => "best-fit",
+            Self::Planned(Planner::Greedy) => "greedy",
+            Self::Planned(Planner::Parva) => "parva",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner));
+        std::iter::once(Self::Spread).chain(planners).find(|one| one.name() == name)
+    }
+}
+
+/// Why a study has no fleet.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// A replica fits nowhere.
+    #[error("a replica of {model:?} needs {needs_mib} MiB; no slice has more than {free_mib} left")]
+    NoRoom {
+        /// The model.
+        model: String,
+        /// What it needs.
+        needs_mib: u64,
+        /// The most any slice has.
+        free_mib: u64,
+    },
+    /// There is no plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The physics has no answer.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+}
+
+/// Where one process of a model goes.
+struct Seat {
+    model: usize,
+    gpu: usize,
+    slice: usize,
+}
+
+/// The fleet of `study` under `seed`.
+pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
+    let (gpus, seats) = match study.placement {
+        Placement::Spread => spread_out(study)?,
+        Placement::Planned(planner) => planned(study, planner)?,
+    };
+    let replicas = seated(study, &gpus, &seats)?;
+    let mut terms = study.terms;
+    terms.seed = seed;
+    let (streams, weights) = streams(study);
+    let mut faults = study.faults.clone();
+    faults.extend(drawn(study, gpus.len(), seed));
+    let model = |(subject, weights): (&Subject, Vec<f64>)| Model {
+        name: subject.name.clone(),
+        settings: Settings::routed(subject.slo, subject.max_batch),
+        target: subject.target,
+        batching: subject.batching,
+        memory_mib: subject.memory_mib.unwrap_or(1),
+        weights,
+    };
+    let models = study.models.iter().zip(weights).map(model).collect();
+    Ok(Fleet { models, gpus, replicas, streams, faults, terms })
+}
+
+fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
+    let gpus: Vec<Geometry> = study
+        .gpus
+        .iter()
+        .flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize))
+        .collect();
+    let mut places = Vec::new();
+    let mut slices = Vec::new();
+    for (gpu, geometry) in gpus.iter().enumerate() {
+        for (slice, position) in geometry.positions().iter().enumerate() {
+            places.push((gpu, slice));
+            slices.push(Slice { free_mib: simgpu::total_mib(*position), replicas: 0 });
+        }
+    }
+    let want = |subject: &Subject| Want {
+        memory_mib: subject.memory_mib.unwrap_or(1),
+        replicas: subject.replicas,
+    };
+    let wants: Vec<Want> = study.models.iter().map(want).collect();
+    let chosen = spread::spread(&slices, &wants);
+    let models = study.models.iter().enumerate();
+    let models =
+        models.flat_map(|(index, subject)| std::iter::repeat_n(index, subject.replicas as usize));
+    let seat = |(model, place): (usize, Result<usize, NoRoom>)| match place {
+        Ok(place) => {
+            let (gpu, slice) = places[place];
+            Ok(Seat { model, gpu, slice })
+        }
+        Err(none) => Err(PlaceError::NoRoom {
+            model: study.models[model].name.clone(),
+            needs_mib: none.needs_mib,
+            free_mib: none.most_free_mib,
+        }),
+    };
+    let seats = models.zip(chosen).map(seat).collect::<Result<_, _>>()?;
+    Ok((gpus, seats))
+}
+
+fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
+    let asked = asked_rps(study);
+    let model = |(index, subject): (usize, &Subject)| plan::Model {
+        name: subject.name.clone(),
+        demand_rps: subject.demand_rps.unwrap_or(asked[index]),
+        slo_ms: subject.slo.as_secs_f64() * 1e3,
+        measured: vec![plan::Measured { kind: None, rows: plan_rows(subject) }],
+        max_batch: Some(subject.max_batch),
+        memory_mib: subject.memory_mib,
+        replicas_min: 1,
+        replicas_max: u32::MAX,
+    };
+    let problem = Problem {
+        models: study.models.iter().enumerate().map(model).collect(),
+        fleet: study
+            .gpus
+            .iter()
+            .map(|gpus| plan::Gpus { kind: gpus.kind, count: gpus.count })
+            .collect(),
+        rules: Rules::default(),
+    };
+    let plan = planner.plan(&problem)?;
+    let kinds =
+        study.gpus.iter().flat_map(|gpus| std::iter::repeat_n(gpus.kind, gpus.count as usize));
+    let mut positions: Vec<_> = kinds.map(|kind| (kind, Vec::new())).collect();
+    let mut seats = Vec::new();
+    for slice in &plan.slices {
+        let place = positions[slice.gpu].1.len();
+        positions[slice.gpu].1.push(slice.position);
+        for replica in &slice.replicas {
+            for _ in 0..replica.processes {
+                seats.push(Seat { model: replica.model, gpu: slice.gpu, slice: place });
+            }
+        }
+    }
+    let gpus = positions
+        .into_iter()
+        .map(|(kind, positions)| Geometry::new(kind, positions))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(SimError::from)?;
+    Ok((gpus, seats))
+}
+
+fn plan_rows(subject: &Subject) -> Vec<plan::Row> {
+    let row = |row: &mig::measured::Row| plan::Row {
+        profile: row.profile.clone(),
+        batch: row.batch,
+        processes: row.processes,
+        throughput_rps: row.throughput_rps,
+    };
+    subject.rows.iter().map(row).collect()
+}
+
+/// Replicas with their speeds; those alike share one table.
+fn seated(study: &Study, gpus: &[Geometry], seats: &[Seat]) -> Result<Vec<Replica>, PlaceError> {
+    let mut sharing: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+    for seat in seats {
+        *sharing.entry((seat.gpu, seat.slice)).or_default() += 1;
+    }
+    let mut tables: BTreeMap<(usize, &str, &str, u32), Arc<Times>> = BTreeMap::new();
+    let mut replicas = Vec::with_capacity(seats.len());
+    for seat in seats {
+        let subject = &study.models[seat.model];
+        let kind = gpus[seat.gpu].kind();
+        let profile = gpus[seat.gpu].positions()[seat.slice].profile();
+        let busy = sharing[&(seat.gpu, seat.slice)];
+        let key = (seat.model, kind.name.as_str(), profile.name.as_str(), busy);
+        let times = match tables.get(&key) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let speed = subject.measured.on(kind, &profile.name)?;
+                let times = Arc::new(Times::of_speed(&speed, subject.max_batch, busy)?);
+                tables.insert(key, Arc::clone(&times));
+                times
+            }
+        };
+        replicas.push(Replica { model: seat.model, gpu: seat.gpu, slice: seat.slice, times });
+    }
+    Ok(replicas)
+}
+
+/// The streams, and each model's tenants' weights.
+fn streams(study: &Study) -> (Vec<Stream>, Vec<Vec<f64>>) {
+    let mut tenants: Vec<Vec<&str>> = vec![Vec::new(); study.models.len()];
+    let mut weights: Vec<Vec<f64>> = vec![Vec::new(); study.models.len()];
+    let mut streams = Vec::with_capacity(study.streams.len());
+    for asking in &study.streams {
+        let known = &mut tenants[asking.model];
+        let tenant = known.iter().position(|name| *name == asking.tenant).unwrap_or_else(|| {
+            known.push(&asking.tenant);
+            weights[asking.model].push(asking.weight);
+            known.len() - 1
+        });
+        streams.push(Stream {
+            model: asking.model,
+            source: asking.source.clone(),
+            tenant: tenant as u32,
+            class: asking.class,
+            shapes: asking.shapes,
+        });
+    }
+    (streams, weights)
+}
+
+/// What is asked of each model, on average.
+pub(crate) fn asked_rps(study: &Study) -> Vec<f64> {
+    let seconds = study.terms.duration.as_secs_f64();
+    let mut rates = vec![0.0; study.models.len()];
+    for stream in &study.streams {
+        rates[stream.model] += match &stream.source {
+            Source::List(list) => {
+                let within = list.partition_point(|at| *at < study.terms.duration);
+                within as f64 / seconds
+            }
+            Source::Process(process) => {
+                let at = |sample: u32| (f64::from(sample) + 0.5) * seconds / f64::from(SAMPLES);
+                let sum: f64 = (0..SAMPLES).map(|one| process.shape.factor(at(one))).sum();
+                process.rate_rps * sum / f64::from(SAMPLES)
+            }
+        };
+    }
+    rates
+}
+
+/// Faults of every kind at any time, from the seed.
+fn drawn(study: &Study, gpus: usize, seed: u64) -> Vec<Fault> {
+    let mut random = Random::new(seed ^ 0x6661_756c_7473);
+    let total = study.terms.duration.as_secs_f64();
+    let mut one = || {
+        let gpu = random.below(gpus.max(1) as u64) as usize;
+        let by = Duration::from_secs_f64(0.05 * random.unit());
+        let trouble = match random.below(6) {
+            0 => Trouble::DeadGpu { gpu },
+            1 => Trouble::SlowGpu { gpu, factor: 1.0 + 3.0 * random.unit() },
+            2 => Trouble::LostWorker { gpu },
+            3 => Trouble::SlowNetwork { by },
+            4 => Trouble::StaleReports { by: 100 * by },
+            _ => Trouble::RouterRestart,
+        };
+        let at = Duration::from_secs_f64(total * random.unit());
+        let lasts = Duration::from_secs_f64(total * 0.2 * random.unit());
+        Fault { at, lasts, trouble }
+    };
+    (0..study.random_faults).map(|_| one()).collect()
+}

@@ -1,0 +1,38 @@
+//! One run of a study, whichever way it is followed.
+
+use crate::{
+    claims::Broken,
+    fleet::Fleet,
+    place::{self, PlaceError},
+    rates,
+    shrink::{self, Shrunk},
+    study::{Detail, Study},
+    summary::{self, Summary},
+    world::{self, Checks},
+};
+
+/// Why a study came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// It has no fleet.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A claim was broken, in this shortest run.
+    #[error("{0}")]
+    Broken(Box<Shrunk>),
+}
+
+/// Runs `study` under `seed`. The same study and seed come to the same.
+pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
+    let fleet = place::fleet(study, seed)?;
+    let run = match study.detail {
+        Detail::Requests => world::run(&fleet, Checks::default())
+            .map(|report| summary::of_requests(study, &fleet, &report)),
+        Detail::Rates => rates::run(study, &fleet),
+    };
+    run.map_err(|broken| shortest(&fleet, &broken))
+}
+
+fn shortest(fleet: &Fleet, broken: &Broken) -> SimulateError {
+    SimulateError::Broken(Box::new(shrink::shrink(fleet, broken, Checks::default())))
+}

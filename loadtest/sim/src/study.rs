@@ -1,0 +1,225 @@
+//! A scenario file, checked: what to simulate and how closely.
+
+mod draft;
+mod read;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::{path::Path, time::Duration};
+
+use loadtest::plan::Source;
+use mig::{Geometry, Kind, measured::Row};
+use policy::{dispatch::Class, rule::Batching};
+use simgpu::Measured;
+
+use crate::{
+    fleet::{Fault, Terms},
+    jobs::Job,
+    place::Placement,
+    problems::Problems,
+};
+
+/// A checked scenario.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The file's name without its ending.
+    pub name: String,
+    /// What it is for, in a sentence.
+    pub about: String,
+    /// How closely time is followed.
+    pub detail: Detail,
+    /// How long, how exact, how lucky.
+    pub terms: Terms,
+    /// The step of [`Detail::Rates`].
+    pub interval: Duration,
+    /// Who decides where replicas are.
+    pub placement: Placement,
+    /// The GPUs.
+    pub gpus: Vec<Gpus>,
+    /// The models.
+    pub models: Vec<Subject>,
+    /// Who asks.
+    pub streams: Vec<Asking>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// How many more things go wrong, drawn by the seed.
+    pub random_faults: u32,
+    /// Training jobs that want what is idle.
+    pub jobs: Vec<Job>,
+}
+
+/// How closely time is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Request by request.
+    Requests,
+    /// Interval by interval, each as a short run of requests at its rate would go.
+    Rates,
+}
+
+impl Detail {
+    /// The word for it in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Rates => "rates",
+        }
+    }
+}
+
+/// Some GPUs of one kind.
+#[derive(Clone, Debug)]
+pub struct Gpus {
+    /// Which.
+    pub kind: &'static Kind,
+    /// How many.
+    pub count: u32,
+    /// How each is cut, unless a planner decides; the whole GPU as one slice if not given.
+    pub geometry: Geometry,
+}
+
+/// A model as the scenario has it.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// The objective.
+    pub slo: Duration,
+    /// The part of requests to be answered within it.
+    pub target: f64,
+    /// The most rows per batch.
+    pub max_batch: u32,
+    /// When batches are sent.
+    pub batching: Batching,
+    /// What one process of it holds; absent, what the measurements prove to be enough.
+    pub memory_mib: Option<u64>,
+    /// How many replicas, unless a planner decides.
+    pub replicas: u32,
+    /// What a planner plans for; absent, what the streams ask.
+    pub demand_rps: Option<f64>,
+    /// What was measured of it.
+    pub rows: Vec<Row>,
+    /// Its speed by them.
+    pub measured: Measured,
+}
+
+/// One stream of requests as the scenario has it.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// Index of the model.
+    pub model: usize,
+    /// When requests come.
+    pub source: Source,
+    /// The tenant's name.
+    pub tenant: String,
+    /// The tenant's weight.
+    pub weight: f64,
+    /// The class they ask for.
+    pub class: Class,
+    /// Shapes of inputs, as likely as each other.
+    pub shapes: u32,
+}
+
+impl Study {
+    /// Reads the file at `path`; paths in it are relative to its directory.
+    pub fn load(path: &Path) -> Result<Self, StudyError> {
+        let text = std::fs::read_to_string(path).map_err(|source| StudyError::Unreadable {
+            path: path.display().to_string(),
+            source,
+        })?;
+        let mut study = read::parse(path, &text)?;
+        study.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(study)
+    }
+
+    /// Multiplies every rate.
+    pub fn scale(&mut self, by: f64) {
+        for stream in &mut self.streams {
+            match &mut stream.source {
+                Source::Process(process) => process.rate_rps *= by,
+                // As many a second in a shorter run of the recording.
+                Source::List(list) => list.iter_mut().for_each(|at| *at = at.div_f64(by)),
+            }
+        }
+    }
+
+    /// Takes `value` for `key`, one of [`KEYS`].
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), StudyError> {
+        let unknown = |wanted: String| StudyError::Value {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            wanted,
+        };
+        match key {
+            "batching" => {
+                for model in &mut self.models {
+                    model.batching = batching(value, model.slo, model.max_batch)
+                        .ok_or_else(|| unknown(BATCHINGS.join(", ")))?;
+                }
+            }
+            "placement" => {
+                let names = || unknown(Placement::names().join(", "));
+                self.placement = Placement::named(value).ok_or_else(names)?;
+            }
+            _ => {
+                let keys = KEYS.join(", ");
+                return Err(StudyError::Key { key: key.to_owned(), known: keys });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What can be compared.
+pub const KEYS: [&str; 2] = ["batching", "placement"];
+
+const BATCHINGS: [&str; 6] = ["slo", "aimd", "deadline", "earlydrop", "deferred", "timeout"];
+
+/// The rule of that name. `timeout` has the largest batch and a tenth of the objective, which is
+/// what people set who do not know the curve.
+fn batching(name: &str, slo: Duration, max_batch: u32) -> Option<Batching> {
+    Some(match name {
+        "slo" => Batching::Slo,
+        "aimd" => Batching::Aimd,
+        "deadline" => Batching::Deadline,
+        "earlydrop" => Batching::EarlyDrop,
+        "deferred" => Batching::Deferred,
+        "timeout" => Batching::Timeout { batch: max_batch, delay: slo / 10 },
+        _ => return None,
+    })
+}
+
+/// Why there is no study.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Unreadable {
+        /// Its path.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is wrong.
+    #[error(transparent)]
+    Wrong(#[from] Problems),
+    /// Nothing of that name can be compared.
+    #[error("{key:?} cannot be compared; these can: {known}")]
+    Key {
+        /// As written.
+        key: String,
+        /// Those that can.
+        known: String,
+    },
+    /// The key has no such value.
+    #[error("{key} has no {value:?}; give some of {wanted}")]
+    Value {
+        /// The key.
+        key: String,
+        /// As written.
+        value: String,
+        /// Those it has.
+        wanted: String,
+    },
+}

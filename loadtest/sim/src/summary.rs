@@ -1,0 +1,222 @@
+//! What came of a study, for people and for machines.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::{
+    fleet::Fleet,
+    report::{Outcome, Report},
+    study::Study,
+};
+
+/// The most points a timeline is told in.
+const POINTS: usize = 200;
+/// A tenth of a second in seconds: the step of a report's timeline.
+const TENTH_S: f64 = 0.1;
+
+/// One run of one study.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The study's name.
+    pub scenario: String,
+    /// How closely time was followed: `requests` or `rates`.
+    pub detail: &'static str,
+    /// Who decided where replicas are.
+    pub placement: &'static str,
+    /// Names the run.
+    pub seed: u64,
+    /// Counted, without the warm-up.
+    pub simulated_s: f64,
+    /// All there are.
+    pub gpus: usize,
+    /// Those with at least one replica.
+    pub gpus_used: usize,
+    /// Processes of models.
+    pub replicas: usize,
+    /// The part of the used GPUs that was busy.
+    pub utilisation: f64,
+    /// All models together.
+    pub ends: Ends,
+    /// Whether every model kept its objective.
+    pub objectives_met: bool,
+    /// Each model.
+    pub models: Vec<ModelSummary>,
+    /// How it went over time.
+    pub timeline: Vec<Point>,
+    /// Training jobs that were read; they wait for loans.
+    pub training_jobs: usize,
+    /// Events, or intervals, that were gone through.
+    pub events: u64,
+}
+
+/// How requests ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ends {
+    /// Requests that came.
+    pub offered: u64,
+    /// Answered by their deadline.
+    pub in_time: u64,
+    /// Answered after it.
+    pub late: u64,
+    /// Refused.
+    pub refused: u64,
+    /// Failed.
+    pub failed: u64,
+}
+
+impl Ends {
+    /// The share of the offered that was answered in time.
+    pub fn attainment(&self) -> f64 {
+        if self.offered == 0 { 1.0 } else { self.in_time as f64 / self.offered as f64 }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.offered += other.offered;
+        self.in_time += other.in_time;
+        self.late += other.late;
+        self.refused += other.refused;
+        self.failed += other.failed;
+    }
+}
+
+impl From<Outcome> for Ends {
+    fn from(outcome: Outcome) -> Self {
+        let Outcome { offered, in_time, late, refused, failed, .. } = outcome;
+        Self { offered, in_time, late, refused, failed }
+    }
+}
+
+/// One model's part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelSummary {
+    /// Its name.
+    pub name: String,
+    /// Its objective.
+    pub slo_ms: f64,
+    /// The part of requests to be within it.
+    pub target: f64,
+    /// How they ended.
+    pub ends: Ends,
+    /// The part that was.
+    pub attainment: f64,
+    /// Answered in time per second.
+    pub goodput_rps: f64,
+    /// Rows per batch.
+    pub mean_batch: f64,
+    /// Of all answered; absent where time was followed by rates.
+    pub p50_ms: Option<f64>,
+    /// The same.
+    pub p99_ms: Option<f64>,
+    /// Processes of it.
+    pub replicas: usize,
+}
+
+impl ModelSummary {
+    /// Whether it kept its objective.
+    pub fn met(&self) -> bool {
+        self.attainment >= self.target
+    }
+}
+
+/// A stretch of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Its middle.
+    pub at_s: f64,
+    /// Requests per second that came.
+    pub offered_rps: f64,
+    /// And were answered in time.
+    pub in_time_rps: f64,
+}
+
+/// What a fleet is, whatever becomes of it.
+pub(crate) fn blank(study: &Study, fleet: &Fleet) -> Summary {
+    let used: BTreeSet<usize> = fleet.replicas.iter().map(|replica| replica.gpu).collect();
+    let mut replicas = vec![0; fleet.models.len()];
+    for replica in &fleet.replicas {
+        replicas[replica.model] += 1;
+    }
+    let model = |(model, replicas): (&crate::fleet::Model, usize)| ModelSummary {
+        name: model.name.clone(),
+        slo_ms: model.settings.objective.as_secs_f64() * 1e3,
+        target: model.target,
+        ends: Ends::default(),
+        attainment: 1.0,
+        goodput_rps: 0.0,
+        mean_batch: 0.0,
+        p50_ms: None,
+        p99_ms: None,
+        replicas,
+    };
+    Summary {
+        scenario: study.name.clone(),
+        detail: study.detail.name(),
+        placement: study.placement.name(),
+        seed: fleet.terms.seed,
+        simulated_s: fleet.terms.duration.saturating_sub(fleet.terms.warmup).as_secs_f64(),
+        gpus: fleet.gpus.len(),
+        gpus_used: used.len(),
+        replicas: fleet.replicas.len(),
+        utilisation: 0.0,
+        ends: Ends::default(),
+        objectives_met: true,
+        models: fleet.models.iter().zip(replicas).map(model).collect(),
+        timeline: Vec::new(),
+        training_jobs: study.jobs.len(),
+        events: 0,
+    }
+}
+
+impl Summary {
+    /// Adds the models up.
+    pub(crate) fn close(&mut self) {
+        for model in &mut self.models {
+            model.attainment = model.ends.attainment();
+            model.goodput_rps = model.ends.in_time as f64 / self.simulated_s.max(1e-9);
+            self.ends.add(model.ends);
+        }
+        self.objectives_met = self.models.iter().all(ModelSummary::met);
+    }
+
+    /// Answered in time per second, of all models.
+    pub fn goodput_rps(&self) -> f64 {
+        self.models.iter().map(|model| model.goodput_rps).sum()
+    }
+
+    /// Models that kept their objective.
+    pub fn models_met(&self) -> usize {
+        self.models.iter().filter(|model| model.met()).count()
+    }
+}
+
+/// What a run of requests came to.
+pub fn of_requests(study: &Study, fleet: &Fleet, report: &Report) -> Summary {
+    let mut summary = blank(study, fleet);
+    for (stream, outcome) in fleet.streams.iter().zip(&report.streams) {
+        summary.models[stream.model].ends.add(Ends::from(*outcome));
+    }
+    for (model, served) in summary.models.iter_mut().zip(&report.models) {
+        model.mean_batch = served.rows as f64 / served.batches.max(1) as f64;
+        if !served.latency.is_empty() {
+            let at = |quantile| served.latency.value_at_quantile(quantile) as f64 / 1e3;
+            (model.p50_ms, model.p99_ms) = (Some(at(0.5)), Some(at(0.99)));
+        }
+    }
+    let gpu_s = summary.gpus_used as f64 * fleet.terms.duration.as_secs_f64();
+    summary.utilisation = report.busy_gpu_s / gpu_s.max(1e-9);
+    summary.events = report.events;
+    let each = report.tenths.len().div_ceil(POINTS).max(1);
+    for (index, tenths) in report.tenths.chunks(each).enumerate() {
+        let seconds = tenths.len() as f64 * TENTH_S;
+        let offered: u64 = tenths.iter().map(|tenth| tenth.offered).sum();
+        let in_time: u64 = tenths.iter().map(|tenth| tenth.in_time).sum();
+        summary.timeline.push(Point {
+            at_s: (index * each) as f64 * TENTH_S + seconds / 2.0,
+            offered_rps: offered as f64 / seconds,
+            in_time_rps: in_time as f64 / seconds,
+        });
+    }
+    summary.close();
+    summary
+}
