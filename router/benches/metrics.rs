@@ -201,5 +201,9 @@ fn report(address: String) -> Report {
         lanes: Vec::new(),
         replicas: vec![replica],
     };
-    Report { generation: 0, gpus: vec![GpuReport { slices: vec![slice], ..GpuReport::default() }] }
+    Report {
+        generation: 0,
+        leaving: false,
+        gpus: vec![GpuReport { slices: vec![slice], ..GpuReport::default() }],
+    }
 }

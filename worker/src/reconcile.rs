@@ -3,6 +3,7 @@
 //! Nothing here remembers: it is asked anew after every change, and the steps it gives may be
 //! repeated without harm. A slice that shall vanish is first emptied, replica by replica and then
 //! process by process; only when none of its processes is left can a reshape be among the steps.
+//! Whoever wishes for a replica on it still, wishes the cut to wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,12 +139,9 @@ fn placed(wish: &Wish, world: &World, refused: &mut BTreeMap<u32, String>) -> Pl
     let mut places = Places::new();
     for (id, wanted) in &wish.replicas {
         let position = &wanted.place.0;
-        let planned = match &wish.cut {
-            Some(cut) if world.can_reshape => cut.contains(position),
-            Some(cut) => cut.contains(position) || world.slices.contains_key(position),
-            None => world.slices.contains_key(position),
-        };
-        if planned {
+        let coming =
+            world.can_reshape && wish.cut.as_ref().is_some_and(|cut| cut.contains(position));
+        if coming || world.slices.contains_key(position) {
             places.entry(wanted.place.clone()).or_default().insert(*id, wanted.digest);
         } else {
             refused.insert(*id, format!("there is no slice {position}"));

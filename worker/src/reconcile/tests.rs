@@ -71,6 +71,13 @@ fn a_slice_that_stays_goes_on_while_its_neighbour_is_cut() {
 }
 
 #[test]
+fn a_replica_still_wished_for_on_a_slice_that_shall_vanish_holds_up_the_cut() {
+    let wish = wish(&[LEFT, RIGHT], &[(1, WHOLE, 0), (2, LEFT, 0)]);
+    let world = with(world(&[WHOLE]), WHOLE, &[(1, Phase::Alive)]);
+    assert_eq!(next(&wish, &world), Next::default());
+}
+
+#[test]
 fn each_process_of_a_replica_is_a_lane_of_its_own() {
     let wish = wish(&[WHOLE], &[(1, WHOLE, 0), (2, WHOLE, 1)]);
     let steps = next(&wish, &world(&[WHOLE])).steps;
@@ -116,6 +123,7 @@ fn a_gpu_that_cannot_be_cut_serves_from_what_it_has_and_says_what_it_lacks() {
     let whole = World { can_reshape: false, ..world(&["whole"]) };
     let told = next(&wish, &whole);
     assert_eq!(told.steps, [Step::Start { place: place("whole", 0) }]);
+    assert_eq!(told.refused.keys().collect::<Vec<_>>(), [&1, &3]);
     assert_eq!(told.refused[&3], "there is no slice 3g.40gb@4");
 }
 
