@@ -199,6 +199,7 @@ impl Executor {
         let id = replica.id();
         let look_every = warm.engine.look_every();
         replica.open(warm.engine, warm.ready);
+        replica.pace(self.lane.pace());
         let (address, token) = (self.address.clone(), self.token.clone());
         let ready = ReadyReplica { address, token, ..warm.told };
         self.set(id, ReplicaState::Ready(Box::new(ready)));
@@ -228,6 +229,14 @@ impl Executor {
             self.announce();
         } else {
             self.lane.close(&held.replica);
+        }
+    }
+
+    /// Slows down every model that only pretends to work, those still to come included.
+    fn pace(&self, factor: f64) {
+        self.lane.set_pace(factor);
+        for held in self.held.read().values() {
+            held.replica.pace(factor);
         }
     }
 

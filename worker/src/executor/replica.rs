@@ -3,7 +3,10 @@
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -13,7 +16,7 @@ use protocol::{Answer, Batch, Blame, Facts, Outcome, Part};
 use super::link::failed;
 use crate::{
     clock,
-    engine::{Done, Engine, Lost, RunError},
+    engine::{Done, Engine, Lost, Pace, RunError},
     signature::{Refusal, Signature},
 };
 
@@ -28,14 +31,16 @@ pub(super) struct Replica {
     id: u32,
     ready: RwLock<Option<Ready>>,
     model: Mutex<Model>,
+    /// Of an engine that only pretends to work.
+    pace: OnceLock<Pace>,
     closed: AtomicBool,
 }
 
 impl Replica {
     /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
-        let (ready, model) = (RwLock::default(), Mutex::default());
-        Self { id, ready, model, closed: AtomicBool::new(false) }
+        let (ready, model, pace) = (RwLock::default(), Mutex::default(), OnceLock::new());
+        Self { id, ready, model, pace, closed: AtomicBool::new(false) }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -44,8 +49,19 @@ impl Replica {
 
     /// Takes batches from now on.
     pub(super) fn open(&self, engine: Box<dyn Engine>, ready: Ready) {
+        // A replica is opened by its own thread, once.
+        if let Some(pace) = engine.pace() {
+            let _ = self.pace.set(pace);
+        }
         *self.model.lock() = Model::Here(engine);
         *self.ready.write() = Some(ready);
+    }
+
+    /// Slows its engine down, if that only pretends to work.
+    pub(super) fn pace(&self, factor: f64) {
+        if let Some(pace) = self.pace.get() {
+            pace.slow_down(factor);
+        }
     }
 
     /// Drops the model.
