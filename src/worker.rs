@@ -1,9 +1,12 @@
 //! `sluice worker`: the GPUs of this machine, for a router elsewhere.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use router::config::{self, Config, Join};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::sleep,
+};
 use worker::{Door, Host, Launch};
 
 use crate::{
@@ -11,13 +14,17 @@ use crate::{
     program::{ADOPTION_WAIT, bad, chain, failed, gpus, say},
 };
 
+/// How long a worker that is told to stop waits for its replicas to be drained.
+const DRAIN_WAIT: Duration = Duration::from_secs(30);
+
 /// Run models on this machine's GPUs for a router
 ///
 /// It joins the router of its file, runs what the router asks for and reports what is. Executors
 /// that a worker before it left behind are found at work and kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit: 0 stopped in order, 1 failed, 78 bad configuration.\n\n\
-    Signals: TERM or INT ends every executor and stops.\n\n\
+    Signals: TERM or INT lets the router drain its replicas, ends every executor and stops; a \
+    second one stops at once.\n\n\
     Examples:\n  sluice worker --config /etc/sluice/worker.toml")]
 pub(crate) struct Args {
     /// The configuration, with `[join]` and a `[[worker]]` for each GPU
@@ -67,12 +74,24 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
     };
     say(&format!("worker     {}", door.name));
     notify::ready();
-    tokio::select! {
-        never = worker::join(door, &host) => match never {},
-        _ = term.recv() => {}
-        _ = interrupt.recv() => {}
+    {
+        let joined = worker::join(door, &host);
+        tokio::pin!(joined);
+        tokio::select! {
+            never = &mut joined => match never {},
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        notify::stopping();
+        tracing::info!(wait = ?DRAIN_WAIT, "leaving: replicas are placed elsewhere and drained");
+        tokio::select! {
+            never = joined => match never {},
+            () = host.leave() => {}
+            () = sleep(DRAIN_WAIT) => tracing::warn!("not drained in time"),
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
-    notify::stopping();
     tracing::info!("stopping: every executor ends");
     host.stop().await;
     ExitCode::SUCCESS

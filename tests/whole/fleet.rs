@@ -93,7 +93,7 @@ fn ask_24_a_router_without_workers_is_live_and_not_ready() {
 #[test]
 fn a_worker_with_another_token_is_refused_and_told_why() {
     let (router, door) = split::router(pair());
-    let worker = split::worker(Folder::new(), &door, "0123456789abcdef-other", TWO_GPUS);
+    let worker = split::worker(&door, "0123456789abcdef-other", "alpha", TWO_GPUS);
     eventually("it is told", || {
         worker.log().contains("the router refused us: the token is not this fleet's").then_some(())
     });
@@ -133,7 +133,7 @@ fn a_second_worker_in_the_same_directory_or_of_the_same_name_is_refused() {
     let (code, log) = same_directory.wait_end();
     assert_eq!(code, Some(1), "{log}");
     assert!(log.contains("another worker runs in "), "{log}");
-    let same_name = split::worker(Folder::new(), &fleet.door, TOKEN, TWO_GPUS);
+    let same_name = split::worker(&fleet.door, TOKEN, "alpha", TWO_GPUS);
     eventually("it is refused", || {
         let refusal = "a worker named \\\"alpha\\\" is connected already";
         same_name.log().contains(refusal).then_some(())
@@ -141,6 +141,28 @@ fn a_second_worker_in_the_same_directory_or_of_the_same_name_is_refused() {
     assert_eq!(fleet.router.workers().len(), 1);
     let ever = fleet.router.executors();
     fleet.stop(&ever);
+}
+
+#[test]
+fn ask_21_a_worker_that_is_stopped_hands_its_replicas_over_first() {
+    let fleet = Split::start(pair(), TWO_GPUS);
+    let ever = fleet.router.executors();
+    let mut beta = split::worker(&fleet.door, TOKEN, "beta", TWO_GPUS);
+    eventually("both are there", || (fleet.router.workers().len() == 2).then_some(()));
+    let mut asking = clients(&fleet.router);
+    fleet.worker.signal(Signal::TERM);
+    eventually("the other has them, and all are served meanwhile", || {
+        all_served(&mut asking, 1);
+        let served = in_rotation(&fleet.router, "pair") == 2;
+        (served && !ever.iter().any(|pid| process::is_alive(*pid))).then_some(())
+    });
+    all_served(&mut asking, 2);
+    let metrics = fleet.router.metrics();
+    assert_eq!(metrics.ended_in_all("pair"), metrics.ended("pair", "served"));
+    beta.signal(Signal::TERM);
+    let (code, log) = beta.wait_end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("not drained in time"), "{log}");
 }
 
 #[test]

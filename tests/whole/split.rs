@@ -16,17 +16,18 @@ pub(crate) struct Split {
     pub(crate) door: String,
 }
 
-/// A worker's program: its file joins `door` and has `gpus`.
-pub(crate) fn worker(folder: Folder, door: &str, token: &str, gpus: &str) -> Program {
+/// A worker's program, which joins `door` under this name with these `gpus`.
+pub(crate) fn worker(door: &str, token: &str, name: &str, gpus: &str) -> Program {
+    let folder = Folder::new();
     folder.write("token", token);
-    let file = folder.write("worker.toml", worker_file(door, gpus));
+    let file = folder.write("worker.toml", worker_file(door, name, gpus));
     Program::launch(folder, &["worker", "--config", file.to_str().unwrap()], &[])
 }
 
-fn worker_file(door: &str, gpus: &str) -> String {
+fn worker_file(door: &str, name: &str, gpus: &str) -> String {
     format!(
         "[join]\nrouter = \"{door}\"\ntoken_file = \"token\"\nrun_dir = \"run\"\n\
-         name = \"alpha\"\n{gpus}"
+         name = \"{name}\"\n{gpus}"
     )
 }
 
@@ -47,7 +48,7 @@ impl Split {
     /// Both, once every model is warm.
     pub(crate) fn start(setup: Setup, gpus: &str) -> Self {
         let (mut router, door) = router(setup);
-        let mut worker = worker(Folder::new(), &door, TOKEN, gpus);
+        let mut worker = worker(&door, TOKEN, "alpha", gpus);
         worker.wait_word("worker ");
         router.wait_word("ready");
         Self { router, worker, door }
@@ -57,7 +58,7 @@ impl Split {
     pub(crate) fn replace_worker(mut self, gpus: &str) -> Self {
         self.worker.signal(Signal::KILL);
         self.worker.wait_end();
-        let text = worker_file(&self.door, gpus);
+        let text = worker_file(&self.door, "alpha", gpus);
         let file = self.worker.folder().write("worker.toml", text);
         self.worker = self.worker.again(&["worker", "--config", file.to_str().unwrap()]);
         self.worker.wait_word("worker ");

@@ -177,6 +177,7 @@ impl Executor {
             Ok(_) | Err(_) if self.lane.is_closed(replica) => {}
             Ok(warm) => {
                 replica.open(warm.engine, warm.ready);
+                replica.pace(self.lane.pace());
                 let (address, token) = (self.address.clone(), self.token.clone());
                 let ready = ReadyReplica { address, token, ..warm.told };
                 self.set(id, ReplicaState::Ready(Box::new(ready)));
@@ -212,6 +213,14 @@ impl Executor {
             self.announce();
         } else {
             self.lane.close(&held.replica);
+        }
+    }
+
+    /// Slows down every model that only pretends to work, those still to come included.
+    fn pace(&self, factor: f64) {
+        self.lane.set_pace(factor);
+        for held in self.held.read().values() {
+            held.replica.pace(factor);
         }
     }
 

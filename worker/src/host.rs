@@ -5,8 +5,10 @@ mod backoff;
 mod gpu;
 mod lane;
 mod log;
+mod neighbours;
 mod process;
 mod report;
+mod sight;
 
 use std::{
     fmt,
@@ -86,6 +88,8 @@ pub struct Host {
     desired: watch::Sender<Arc<Desired>>,
     told: watch::Receiver<Vec<Option<Told>>>,
     stopping: watch::Sender<bool>,
+    leaving: watch::Sender<bool>,
+    joined: watch::Sender<bool>,
     keepers: JoinSet<()>,
     _lock: File,
 }
@@ -119,7 +123,8 @@ impl Host {
         }
         // It cannot fail: the keepers, which hold the other end, live until told to stop.
         let _ = told.wait_for(|all| all.iter().all(Option::is_some)).await;
-        Ok(Self { desired, told, stopping, keepers, _lock: lock })
+        let (leaving, joined) = (watch::Sender::new(false), watch::Sender::new(false));
+        Ok(Self { desired, told, stopping, leaving, joined, keepers, _lock: lock })
     }
 
     /// Sets what shall be; one of an older generation than the last is ignored.
@@ -138,13 +143,36 @@ impl Host {
         let all = || told.iter().flatten();
         Report {
             generation: all().map(|one| one.generation).min().unwrap_or(0),
+            leaving: *self.leaving.borrow(),
             gpus: all().map(|one| one.gpu.clone()).collect(),
         }
     }
 
     /// Returns when the report may have changed since it was last asked for.
     pub fn changes(&self) -> Changes {
-        Changes(self.told.clone())
+        Changes { told: self.told.clone(), leaving: self.leaving.subscribe() }
+    }
+
+    /// Says whether there is a router that hears the reports.
+    pub(crate) fn set_joined(&self, joined: bool) {
+        self.joined.send_replace(joined);
+    }
+
+    /// Asks the router to place everything elsewhere, and returns when nothing is left here, or
+    /// there is nobody to ask.
+    pub async fn leave(&self) {
+        self.leaving.send_replace(true);
+        let (mut changes, mut joined) = (self.changes(), self.joined.subscribe());
+        let is_empty = |report: &Report| {
+            let mut slices = report.gpus.iter().flat_map(|gpu| &gpu.slices);
+            slices.all(|slice| slice.replicas.is_empty())
+        };
+        while !is_empty(&self.report()) {
+            tokio::select! {
+                () = changes.next() => {}
+                _ = joined.wait_for(|joined| !*joined) => return,
+            }
+        }
     }
 
     /// Ends every executor and returns when they are gone.
@@ -156,12 +184,19 @@ impl Host {
 
 /// Who waits for changes.
 #[derive(Debug)]
-pub struct Changes(watch::Receiver<Vec<Option<Told>>>);
+pub struct Changes {
+    told: watch::Receiver<Vec<Option<Told>>>,
+    leaving: watch::Receiver<bool>,
+}
 
 impl Changes {
     /// Returns when the report may have changed since the last time.
     pub async fn next(&mut self) {
-        if self.0.changed().await.is_err() {
+        let changed = tokio::select! {
+            changed = self.told.changed() => changed,
+            changed = self.leaving.changed() => changed,
+        };
+        if changed.is_err() {
             // The worker is stopping, and nothing will change any more.
             std::future::pending().await
         }

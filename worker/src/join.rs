@@ -69,6 +69,7 @@ pub async fn join(door: &Door, host: &Host) -> Infallible {
             },
             Err(parted) => parted,
         };
+        host.set_joined(false);
         let wait = backoff.after(started.elapsed());
         tracing::warn!(router, %parted, ?wait, "not joined; it will be tried again");
         sleep(wait).await;
@@ -98,6 +99,7 @@ pub async fn converse(
         ToWorker::Welcome { .. } | ToWorker::Still => {}
         ToWorker::Desired(desired) => host.desire(*desired),
     }
+    host.set_joined(true);
     tracing::info!(worker = door.name, "joined");
     let mut changes = host.changes();
     let mut ticks = interval(TICK);

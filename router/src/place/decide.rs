@@ -37,6 +37,8 @@ pub struct SliceSeen {
     pub exists: bool,
     /// Whether it shall be there; if not, it is emptied and cut away.
     pub stays: bool,
+    /// Whether its worker is about to stop, and waits only to be empty.
+    pub leaving: bool,
 }
 
 /// A replica.
@@ -141,7 +143,16 @@ fn add(snapshot: &Snapshot, wants: &[Want], decision: &mut Decision) {
                 decision.add.push((model, *slice));
                 make_way(snapshot, *slice, decision, outgoing);
             }
-            Some(Err(_)) | None => decision.unplaced.push((model, none)),
+            Some(Err(_)) | None => {
+                decision.unplaced.push((model, none));
+                // A worker that stops is not kept from it by there being nowhere to go.
+                let stuck = |i: &usize| {
+                    let one = &snapshot.replicas[*i];
+                    one.model == Some(model) && snapshot.slices[one.slice].leaving
+                };
+                decision.keep.retain(|i| !stuck(i));
+                decision.admit.retain(|i| !stuck(i));
+            }
         }
     }
 }

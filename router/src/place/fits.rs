@@ -15,6 +15,7 @@ pub fn fits(config: &Config) -> Result<(), String> {
             memory_mib: slice.memory_mib,
             exists: true,
             stays: true,
+            leaving: false,
         })
     });
     let models = config

@@ -37,14 +37,14 @@ impl World {
         world.specs.reserve(config.models.len());
         for Seen { worker, report, .. } in seen {
             for gpu in &report.gpus {
-                world.survey(worker, gpu);
+                world.survey(worker, gpu, report.leaving);
             }
         }
         world
     }
 
-    fn survey(&mut self, worker: &str, gpu: &GpuReport) {
-        let cut = cut(gpu);
+    fn survey(&mut self, worker: &str, gpu: &GpuReport, leaving: bool) {
+        let cut = if leaving { None } else { cut(gpu) };
         let number = self.cuts.len();
         let mut add = |position: &str, profile: &str, seen: SliceSeen| {
             let index = self.spots.len();
@@ -60,8 +60,9 @@ impl World {
         };
         for slice in gpu.slices.iter().filter(|slice| slice.uuid.is_some()) {
             let memory_mib = slice.memory_bytes.map_or(u64::MAX, |bytes| bytes / MIB);
-            let stays = cut.as_ref().is_none_or(|cut| cut.contains(&slice.position));
-            let seen = SliceSeen { gpu: number, memory_mib, exists: true, stays };
+            let planned = cut.as_ref().is_none_or(|cut| cut.contains(&slice.position));
+            let stays = planned && !leaving;
+            let seen = SliceSeen { gpu: number, memory_mib, exists: true, stays, leaving };
             add(&slice.position, &slice.profile, seen);
         }
         let kind = gpu.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
@@ -71,7 +72,8 @@ impl World {
         for text in cut.iter().flatten().filter(|position| !there(position)) {
             let Some(position) = kind.and_then(|kind| kind.position(text).ok()) else { continue };
             let memory_mib = (position.profile().memory_gib * 1024.0) as u64;
-            let seen = SliceSeen { gpu: number, memory_mib, exists: false, stays: true };
+            let (exists, stays) = (false, true);
+            let seen = SliceSeen { gpu: number, memory_mib, exists, stays, leaving };
             add(text, &position.profile().name, seen);
         }
         let ids = gpu.slices.iter().flat_map(|slice| &slice.replicas).map(|one| one.replica);

@@ -28,6 +28,12 @@ pub enum Order {
         /// The replica's id.
         replica: u32,
     },
+    /// Take `factor` times as long as alone from now on, if only pretending to work: neighbours
+    /// that pretend too cannot be felt.
+    Pace {
+        /// At least 1, as a rule.
+        factor: f64,
+    },
     /// Exit.
     Stop,
 }
@@ -214,7 +220,9 @@ mod tests {
     fn specifications_that_differ_have_different_digests() {
         let digest = |latency| match load(latency) {
             Order::Load { spec, .. } => spec.digest(),
-            other @ (Order::Unload { .. } | Order::Stop) => panic!("{other:?}"),
+            other @ (Order::Unload { .. } | Order::Pace { .. } | Order::Stop) => {
+                panic!("{other:?}")
+            }
         };
         assert_eq!(digest("20.0"), digest("20.0"));
         assert_ne!(digest("20.0"), digest("20.1"));

@@ -13,6 +13,8 @@ pub const WHOLE: &str = "whole";
 pub struct Report {
     /// The generation of the desired state that every GPU acts on; 0 before the first.
     pub generation: u64,
+    /// Whether it is about to stop, and waits only for its replicas to be drained.
+    pub leaving: bool,
     /// Its GPUs, by index.
     pub gpus: Vec<GpuReport>,
 }

@@ -114,6 +114,7 @@ fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Executor
                         executor.load(replica, digest, *spec)?;
                     }
                     Ok(Order::Unload { replica }) => executor.unload(replica),
+                    Ok(Order::Pace { factor }) => executor.pace(factor),
                     Ok(Order::Stop) => return Ok(End::Stop),
                     Err(error) => {
                         tracing::error!(%error, "an order cannot be understood; worker given up");

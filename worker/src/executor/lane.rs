@@ -15,7 +15,7 @@ use parking_lot::{Condvar, FairMutex, Mutex, MutexGuard};
 use protocol::{Batch, Blame, Facts, Reply};
 
 use super::{link::Link, replica::Replica};
-use crate::{clock, signature::Refusal};
+use crate::{clock, engine::Pace, signature::Refusal};
 
 /// The most batches a replica has at once: one running, and one so that it need not wait for the
 /// next.
@@ -68,6 +68,7 @@ pub(super) struct Lane {
     /// Held for every run, of a batch or to warm a model. Fair, or one could starve the other.
     device: FairMutex<()>,
     busy_us: AtomicU64,
+    pace: Pace,
 }
 
 #[derive(Default)]
@@ -87,6 +88,15 @@ impl Lane {
     /// Microseconds it has run models.
     pub(super) fn busy_us(&self) -> u64 {
         self.busy_us.load(Ordering::Relaxed)
+    }
+
+    /// How many times as long as alone models take that only pretend to work.
+    pub(super) fn pace(&self) -> f64 {
+        self.pace.factor()
+    }
+
+    pub(super) fn set_pace(&self, factor: f64) {
+        self.pace.slow_down(factor);
     }
 
     /// Runs something that needs the slice to itself.

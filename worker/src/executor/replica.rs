@@ -16,7 +16,7 @@ use protocol::{Answer, Batch, Blame, Facts, Outcome, Part};
 use super::link::failed;
 use crate::{
     clock,
-    engine::{Done, Engine, RunError},
+    engine::{Done, Engine, Pace, RunError},
     signature::{Refusal, Signature},
 };
 
@@ -31,14 +31,16 @@ pub(super) struct Replica {
     id: u32,
     ready: OnceLock<Ready>,
     engine: Mutex<Option<Box<dyn Engine>>>,
+    /// Of an engine that only pretends to work.
+    pace: OnceLock<Pace>,
     closed: AtomicBool,
 }
 
 impl Replica {
     /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
-        let (ready, engine) = (OnceLock::new(), Mutex::default());
-        Self { id, ready, engine, closed: AtomicBool::new(false) }
+        let (ready, engine, pace) = (OnceLock::new(), Mutex::default(), OnceLock::new());
+        Self { id, ready, engine, pace, closed: AtomicBool::new(false) }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -47,9 +49,19 @@ impl Replica {
 
     /// Takes batches from now on.
     pub(super) fn open(&self, engine: Box<dyn Engine>, ready: Ready) {
-        *self.engine.lock() = Some(engine);
         // A replica is opened by its own thread, once.
+        if let Some(pace) = engine.pace() {
+            let _ = self.pace.set(pace);
+        }
+        *self.engine.lock() = Some(engine);
         let _ = self.ready.set(ready);
+    }
+
+    /// Slows its engine down, if that only pretends to work.
+    pub(super) fn pace(&self, factor: f64) {
+        if let Some(pace) = self.pace.get() {
+            pace.slow_down(factor);
+        }
     }
 
     /// Takes the model out.

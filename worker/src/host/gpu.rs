@@ -4,14 +4,10 @@
 //! the GPU block, a reshape for seconds, so they run elsewhere, one at a time; meanwhile the slices
 //! that are not concerned are attended to as ever.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use mig::{Geometry, MigError};
-use protocol::{Desired, DesiredGpu, DesiredReplica, ModelSpec, Order, ReplicaState, Seat, WHOLE};
+use protocol::{Desired, DesiredGpu, DesiredReplica, ModelSpec, Order, Seat};
 use tokio::{
     sync::{Notify, watch},
     task::{JoinHandle, JoinSet},
@@ -22,37 +18,15 @@ use super::{
     GpuSettings, Told,
     backoff::Retry,
     lane::{Adopted, Lane, Shared, Surroundings},
-    process::{Identity, Launch},
+    neighbours::Neighbours,
+    process::Launch,
     report,
+    sight::{Outcome, Seen},
 };
-use crate::{
-    gpu::{GpuError, Mode, Reshaped, Sample, Slice, Survey, Xid},
-    reconcile::{self, LanePhase, LaneSeen, Loaded, Next, Phase, Place, Step, Wanted, Wish, World},
-};
+use crate::reconcile::{self, Next, Place, Step, Wanted, Wish};
 
 /// How often a GPU is looked at when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
-
-/// The errors of a GPU that are remembered.
-const XIDS: usize = 16;
-
-/// What was last seen of the GPU itself.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) survey: Option<Survey>,
-    pub(super) sample: Sample,
-    pub(super) xids: VecDeque<Xid>,
-    /// Why it could not be read.
-    pub(super) problem: Option<GpuError>,
-}
-
-/// What came of a call to the GPU.
-enum Outcome {
-    Looked(Result<(Survey, Sample, Vec<Xid>), GpuError>),
-    Reshaped(Reshaped),
-    /// The call panicked, or the GPU was closed before it.
-    Nothing,
-}
 
 /// A wish of the router's, understood.
 #[derive(Debug, Default)]
@@ -73,10 +47,11 @@ pub(super) struct Keeper {
     pub(super) next: Next,
     /// Why it is not cut as wanted.
     pub(super) uncut: Option<String>,
-    around: Surroundings,
-    call: Option<JoinHandle<Outcome>>,
-    reshape: Option<Retry>,
-    loads: BTreeMap<u32, Retry>,
+    pub(super) around: Surroundings,
+    pub(super) call: Option<JoinHandle<Outcome>>,
+    pub(super) neighbours: Neighbours,
+    pub(super) reshape: Option<Retry>,
+    pub(super) loads: BTreeMap<u32, Retry>,
     telling: Arc<watch::Sender<Vec<Option<Told>>>>,
 }
 
@@ -97,6 +72,7 @@ impl Keeper {
             uncut: None,
             around: Surroundings { launch, gpu: Shared::default(), news: Arc::new(Notify::new()) },
             call: None,
+            neighbours: Neighbours::default(),
             reshape: None,
             loads: BTreeMap::new(),
             telling,
@@ -142,75 +118,6 @@ impl Keeper {
             ending.spawn(lane.end());
         }
         ending.join_all().await;
-    }
-
-    /// Begins to read the GPU, opening it first if need be.
-    fn look(&mut self) {
-        let (gpu, open) = (Arc::clone(&self.around.gpu), Arc::clone(&self.settings.open));
-        self.call = Some(tokio::task::spawn_blocking(move || {
-            let mut gpu = gpu.lock();
-            let mut read = || {
-                let gpu = match &mut *gpu {
-                    Some(gpu) => gpu,
-                    closed @ None => closed.insert(open()?),
-                };
-                // A GPU may be silent on errors and on how it fares, and all right nevertheless.
-                let xids = gpu.xids(Duration::ZERO).unwrap_or_default();
-                let survey = gpu.survey()?;
-                Ok((survey, gpu.sample().unwrap_or_default(), xids))
-            };
-            Outcome::Looked(read())
-        }));
-    }
-
-    /// What came of the call under way; never, if none is.
-    async fn called(&mut self) -> Outcome {
-        let Some(call) = &mut self.call else { return std::future::pending().await };
-        let outcome = call.await.unwrap_or(Outcome::Nothing);
-        self.call = None;
-        outcome
-    }
-
-    fn take(&mut self, outcome: Outcome) {
-        let now = Instant::now();
-        let found = match outcome {
-            Outcome::Looked(Ok((survey, sample, xids))) => {
-                for xid in &xids {
-                    let (gpu, code) = (self.index, xid.code);
-                    tracing::warn!(gpu, code, instance = ?xid.gpu_instance, "GPU told of an error");
-                }
-                self.seen.xids.extend(xids);
-                self.seen.xids.drain(..self.seen.xids.len().saturating_sub(XIDS));
-                self.seen.sample = sample;
-                Ok(survey)
-            }
-            Outcome::Looked(Err(error)) => Err(error),
-            Outcome::Reshaped(Reshaped { outcome, found }) => {
-                match outcome {
-                    Ok(()) => (self.uncut, self.reshape) = (None, None),
-                    Err(error) => self.not_cut(error.to_string(), now),
-                }
-                found
-            }
-            Outcome::Nothing => return,
-        };
-        match found {
-            Ok(survey) => (self.seen.survey, self.seen.problem) = (Some(survey), None),
-            Err(error) => {
-                if self.seen.problem.as_ref() != Some(&error) {
-                    tracing::warn!(gpu = self.index, %error, "GPU cannot be read");
-                }
-                self.seen.problem = Some(error);
-            }
-        }
-    }
-
-    fn not_cut(&mut self, why: String, now: Instant) {
-        if self.uncut.as_ref() != Some(&why) {
-            tracing::warn!(gpu = self.index, why, "GPU not cut as wanted; it will be tried again");
-        }
-        self.uncut = Some(why);
-        self.reshape.get_or_insert_with(|| Retry::new(now));
     }
 
     async fn adopt(&mut self, adopted: Vec<Adopted>) {
@@ -339,37 +246,6 @@ impl Keeper {
         self.loads.values().chain(&self.reshape).map(Retry::at).min().unwrap_or(never)
     }
 
-    fn world(&mut self, now: Instant) -> World {
-        let mut world = World::default();
-        for (place, lane) in &self.lanes {
-            world.lanes.insert(place.clone(), seen(lane, &mut self.loads, now));
-        }
-        if let Some(survey) = &self.seen.survey {
-            world.can_reshape = can_reshape(survey);
-            for slice in &survey.slices {
-                match (position(survey, slice), slice.usable()) {
-                    (Some(position), Some(_)) => {
-                        world.slices.insert(position, report::memory_mib(slice));
-                    }
-                    (Some(_) | None, _) => world.has_debris = true,
-                }
-            }
-        }
-        world
-    }
-
-    fn identity(&self, place: &Place) -> Option<Identity> {
-        let survey = self.seen.survey.as_ref()?;
-        let (wanted, lane) = place;
-        let at = |slice: &&Slice| position(survey, slice).as_ref() == Some(wanted);
-        let slice = survey.slices.iter().find(at)?;
-        Some(Identity {
-            seat: Seat { gpu: self.index, position: wanted.clone(), lane: *lane },
-            slice: report::label(self.index, slice),
-            device: Some(slice.usable()?.uuid.clone()),
-        })
-    }
-
     fn tell(&self) {
         let generation = self.task.as_ref().map_or(0, |task| task.generation);
         let told = Told { generation, gpu: report::of(self) };
@@ -382,63 +258,4 @@ impl Keeper {
             Some(_) | None => false,
         });
     }
-}
-
-/// Whether the worker may cut it at all.
-pub(super) fn can_reshape(survey: &Survey) -> bool {
-    why_not(survey).is_none()
-}
-
-/// Why the worker may not cut it, if it may not.
-pub(super) fn why_not(survey: &Survey) -> Option<GpuError> {
-    let gpu = survey.uuid.clone();
-    match survey.mode {
-        Mode::Unsupported => Some(GpuError::MigUnsupported { gpu }),
-        Mode::Off => Some(GpuError::MigOff { gpu }),
-        Mode::On if survey.kind.is_none() => {
-            Some(GpuError::UnknownKind { gpu, name: survey.name.clone() })
-        }
-        Mode::On if !survey.privileged => {
-            Some(GpuError::NoPermission { call: "nvmlDeviceGetGpuInstances" })
-        }
-        Mode::On => None,
-    }
-}
-
-/// What a slice is called in wishes; absent if it is not of the MIG table.
-pub(super) fn position(survey: &Survey, slice: &Slice) -> Option<String> {
-    match survey.mode {
-        Mode::Unsupported | Mode::Off => Some(WHOLE.to_owned()),
-        Mode::On => slice.position.map(|position| position.to_string()),
-    }
-}
-
-/// A lane as it is, and of each replica that failed whether it is time to try it again.
-fn seen(lane: &Lane, loads: &mut BTreeMap<u32, Retry>, now: Instant) -> LaneSeen {
-    let status = lane.status();
-    let phase = match &status.state {
-        _ if lane.is_stopping() => LanePhase::Stopping,
-        Some(_) => LanePhase::Up,
-        None => LanePhase::Starting,
-    };
-    let loaded = status.state.iter().flat_map(|state| &state.replicas).map(|replica| {
-        let id = replica.replica;
-        let phase = match replica.state {
-            ReplicaState::Starting | ReplicaState::Loading | ReplicaState::Warming { .. } => {
-                Phase::Alive
-            }
-            ReplicaState::Ready(_) => {
-                loads.remove(&id);
-                Phase::Alive
-            }
-            ReplicaState::Draining => Phase::Draining,
-            ReplicaState::Failed { .. } => {
-                let retry = loads.entry(id).or_insert_with(|| Retry::new(now));
-                Phase::Failed { due: retry.is_due(now) }
-            }
-        };
-        let (digest, memory_mib) = (replica.digest, replica.memory_mib);
-        (id, Loaded { digest, memory_mib, phase })
-    });
-    LaneSeen { phase, replicas: loaded.collect() }
 }

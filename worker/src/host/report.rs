@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use protocol::{GpuReport, LaneReport, ReplicaReport, ReplicaState, SliceReport, WHOLE, XidReport};
 
 use super::{
-    gpu::{Keeper, can_reshape, position, why_not},
+    gpu::Keeper,
     lane::Status,
+    sight::{can_reshape, position, why_not},
 };
 use crate::{
     gpu::{Mode, Slice, Survey},

@@ -5,7 +5,7 @@ fn model(least: u32) -> ModelSeen {
 }
 
 fn slice(gpu: usize) -> SliceSeen {
-    SliceSeen { gpu, memory_mib: 25, exists: true, stays: true }
+    SliceSeen { gpu, memory_mib: 25, exists: true, stays: true, leaving: false }
 }
 
 fn replica(model: usize, slice: usize) -> ReplicaSeen {
@@ -85,6 +85,18 @@ fn a_replica_with_nowhere_else_to_go_makes_way_for_the_cut() {
     let decision =
         decide(&Snapshot { models: vec![model(1)], slices, replicas: vec![replica(0, 0)] });
     assert_eq!((decision.keep, decision.add), (vec![], vec![(0, 1)]));
+}
+
+#[test]
+fn replicas_leave_a_worker_that_stops_for_another_or_for_nowhere() {
+    let leaving = SliceSeen { stays: false, leaving: true, ..slice(0) };
+    let models = vec![model(1)];
+    let replicas = vec![replica(0, 0)];
+    let alone = Snapshot { models, slices: vec![leaving.clone()], replicas };
+    let decision = decide(&alone);
+    assert_eq!((decision.keep, decision.unplaced.len()), (vec![], 1));
+    let beside = decide(&Snapshot { slices: vec![leaving, slice(1)], ..alone });
+    assert_eq!((beside.keep, beside.add), (vec![0], vec![(0, 1)]));
 }
 
 #[test]
