@@ -148,13 +148,13 @@ function card(state, model) {
   const tone = met === null ? "faint" : met < model.slo_target ? "bad" : "good";
   const all = Object.values(replicas).reduce((sum, count) => sum + count, 0);
   const limit = Math.max(0, ...dispatch.limits.map((own) => own.rows));
-  const rules = [...new Set(dispatch.limits.map((own) => own.set_by))];
+  const rule = dispatch.limits.find((own) => own.rows === limit)?.set_by;
   const facts = [
     ["served/s", rate(recent.served_rps)],
     ["refused/s", rate(recent.refused_rps)],
     ["waiting", String(dispatch.waiting)],
     ["oldest", span(dispatch.oldest_age_ms / 1000)],
-    [`limit${rules.length ? ` by ${rules.join(", ")}` : ""}`, limit ? String(limit) : "none"],
+    [rule ? `limit by ${rule}` : "limit", limit ? String(limit) : "none"],
     ["ready", `${replicas.ready} of ${all}`],
   ];
   const points = history.get(model.name) ?? [];

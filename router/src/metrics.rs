@@ -184,90 +184,6 @@ const CACHE_BYTES: Spec = spec(
     MODEL,
     "Memory taken by remembered answers.",
 );
-const WORKERS: Spec = spec(
-    "sluice_workers",
-    Unit::Count,
-    Kind::Gauge,
-    &["state"],
-    "Workers known, by whether they speak: connected, silent or away.",
-);
-const REPORT_AGE: Spec = spec(
-    "sluice_worker_report_age_seconds",
-    Unit::Seconds,
-    Kind::Gauge,
-    &["worker"],
-    "Time since a worker's last report; it reports each second.",
-);
-const SLICE_INFO: Spec = spec(
-    "sluice_worker_slice_info",
-    Unit::Count,
-    Kind::Gauge,
-    &["gpu", "slice", "profile", "uuid"],
-    "Always 1: the device behind a slice, which is another after every recut.",
-);
-const SLICE_BUSY: Spec = spec(
-    "sluice_worker_slice_busy_seconds_total",
-    Unit::Seconds,
-    Kind::Counter,
-    &["gpu", "slice", "profile"],
-    "Time a slice's processes ran batches, measured by themselves.",
-);
-const SLICE_MEMORY: Spec = spec(
-    "sluice_worker_slice_memory_bytes",
-    Unit::Bytes,
-    Kind::Gauge,
-    &["gpu", "slice", "kind"],
-    "Memory of a slice, total, and used by its replicas as far as they can tell.",
-);
-const RESTARTS: Spec = spec(
-    "sluice_worker_executor_restarts_total",
-    Unit::Count,
-    Kind::Counter,
-    &["gpu", "slice"],
-    "How often a slice's processes were started again.",
-);
-const BATCH_SECONDS: Spec = spec(
-    "sluice_worker_batch_duration_seconds",
-    Unit::Seconds,
-    Kind::Histogram(Scale::Seconds),
-    &["model", "profile"],
-    "Time an executor worked on a batch, by model and profile of its slice.",
-);
-const GPU_PROBLEM: Spec = spec(
-    "sluice_worker_gpu_problem",
-    Unit::Count,
-    Kind::Gauge,
-    &["gpu"],
-    "1 if a GPU cannot be read or is not as wanted, else 0.",
-);
-const GPU_MEMORY: Spec = spec(
-    "sluice_worker_gpu_memory_bytes",
-    Unit::Bytes,
-    Kind::Gauge,
-    &["gpu", "kind"],
-    "Memory of a GPU, total and used, where it says.",
-);
-const GPU_POWER: Spec = spec(
-    "sluice_worker_gpu_power_watts",
-    Unit::Count,
-    Kind::Gauge,
-    &["gpu"],
-    "Power a GPU draws, where it says.",
-);
-const GPU_TEMPERATURE: Spec = spec(
-    "sluice_worker_gpu_temperature_celsius",
-    Unit::Count,
-    Kind::Gauge,
-    &["gpu"],
-    "Temperature of a GPU, where it says.",
-);
-const GPU_ECC: Spec = spec(
-    "sluice_worker_gpu_memory_errors_total",
-    Unit::Count,
-    Kind::Counter,
-    &["gpu", "kind"],
-    "Errors of a GPU's memory since its driver was loaded, corrected and uncorrected, where it says.",
-);
 const TENANT_REQUESTS: Spec = spec(
     "sluice_tenant_requests_total",
     Unit::Count,
@@ -336,18 +252,18 @@ pub const ALL: &[Spec] = &[
     REPLICAS,
     CACHE,
     CACHE_BYTES,
-    WORKERS,
-    REPORT_AGE,
-    SLICE_INFO,
-    SLICE_BUSY,
-    SLICE_MEMORY,
-    RESTARTS,
-    BATCH_SECONDS,
-    GPU_PROBLEM,
-    GPU_MEMORY,
-    GPU_POWER,
-    GPU_TEMPERATURE,
-    GPU_ECC,
+    fleet::WORKERS,
+    fleet::REPORT_AGE,
+    fleet::SLICE_INFO,
+    fleet::SLICE_BUSY,
+    fleet::SLICE_MEMORY,
+    fleet::RESTARTS,
+    fleet::BATCH_SECONDS,
+    fleet::GPU_PROBLEM,
+    fleet::GPU_MEMORY,
+    fleet::GPU_POWER,
+    fleet::GPU_TEMPERATURE,
+    fleet::GPU_ECC,
     TENANT_REQUESTS,
     TENANT_ROWS,
     TENANT_RATE,

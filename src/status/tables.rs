@@ -32,12 +32,14 @@ pub(super) fn head(state: &State, paint: Paint) -> String {
 /// A line for a worker that does not speak, or speaks from elsewhere.
 pub(super) fn worker(worker: &WorkerState, paint: Paint) -> String {
     let tone = match worker.state {
+        Presence::Connected if worker.leaving => Tone::Unsettled,
         Presence::Connected if worker.name == LOCAL => return String::new(),
         Presence::Connected => Tone::Good,
         Presence::Silent => Tone::Unsettled,
         Presence::Away => Tone::Bad,
     };
     let state = match worker.state {
+        Presence::Connected if worker.leaving => "leaving".to_owned(),
         Presence::Connected => "connected".to_owned(),
         Presence::Silent => format!("silent for {}", span(worker.silent_s)),
         Presence::Away => format!("away for {}", span(worker.silent_s)),

@@ -66,10 +66,10 @@ fn state() -> State {
         "config": {"generation": 3, "last_reload_successful": true, "loaded_at_s": 1.8e9},
         "models": [model("digits"), model("a-model-with-a-very-long-name")],
         "workers": [{
-            "name": "local", "state": "connected", "silent_s": 0.3, "generation": 1,
+            "name": "local", "state": "connected", "silent_s": 0.3, "leaving": false, "generation": 1,
             "desired_generation": 1, "gpus": [gpu()],
         }, {
-            "name": "far", "state": "silent", "silent_s": 75.0, "generation": 1,
+            "name": "far", "state": "silent", "silent_s": 75.0, "leaving": false, "generation": 1,
             "desired_generation": 1, "gpus": [],
         }],
         "tenants": [

@@ -42,6 +42,7 @@ impl Fleet {
             name: "local".to_owned(),
             state: Presence::Connected,
             silent_s: 0.2,
+            leaving: false,
             generation: Some(3),
             desired_generation: Some(3),
             gpus: slices.chunks(7).enumerate().map(gpu).collect(),

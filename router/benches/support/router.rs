@@ -102,5 +102,6 @@ fn report(address: String) -> Report {
         lanes: Vec::new(),
         replicas: vec![replica],
     };
-    Report { generation: 0, gpus: vec![GpuReport { slices: vec![slice], ..GpuReport::default() }] }
+    let gpu = GpuReport { slices: vec![slice], ..GpuReport::default() };
+    Report { gpus: vec![gpu], ..Report::default() }
 }

@@ -18,6 +18,7 @@ impl Fleet {
                 name: name.clone(),
                 state: presence(member),
                 silent_s: member.silent().as_secs_f64(),
+                leaving: report.is_some_and(|report| report.leaving),
                 generation: report.map(|report| report.generation),
                 desired_generation: member
                     .desired

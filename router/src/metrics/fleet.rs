@@ -1,13 +1,98 @@
-//! The families of workers, their GPUs and slices.
+//! The metrics of workers, their GPUs and slices, and their families.
 
 use std::sync::Arc;
 
 use super::{
-    BATCH_SECONDS, GPU_ECC, GPU_MEMORY, GPU_POWER, GPU_PROBLEM, GPU_TEMPERATURE, Histogram,
-    ModelMetrics, REPORT_AGE, RESTARTS, SLICE_BUSY, SLICE_INFO, SLICE_MEMORY, WORKERS,
+    Histogram, Kind, ModelMetrics, Scale, Spec, Unit,
     page::{Page, Sample},
+    spec,
 };
 use crate::state::{GpuState, Memory, Presence, SliceState, State};
+
+pub(super) const WORKERS: Spec = spec(
+    "sluice_workers",
+    Unit::Count,
+    Kind::Gauge,
+    &["state"],
+    "Workers known, by whether they speak: connected, silent or away.",
+);
+pub(super) const REPORT_AGE: Spec = spec(
+    "sluice_worker_report_age_seconds",
+    Unit::Seconds,
+    Kind::Gauge,
+    &["worker"],
+    "Time since a worker's last report; it reports each second.",
+);
+pub(super) const SLICE_INFO: Spec = spec(
+    "sluice_worker_slice_info",
+    Unit::Count,
+    Kind::Gauge,
+    &["gpu", "slice", "profile", "uuid"],
+    "Always 1: the device behind a slice, which is another after every recut.",
+);
+pub(super) const SLICE_BUSY: Spec = spec(
+    "sluice_worker_slice_busy_seconds_total",
+    Unit::Seconds,
+    Kind::Counter,
+    &["gpu", "slice", "profile"],
+    "Time a slice's processes ran batches, measured by themselves.",
+);
+pub(super) const SLICE_MEMORY: Spec = spec(
+    "sluice_worker_slice_memory_bytes",
+    Unit::Bytes,
+    Kind::Gauge,
+    &["gpu", "slice", "kind"],
+    "Memory of a slice, total, and used by its replicas as far as they can tell.",
+);
+pub(super) const RESTARTS: Spec = spec(
+    "sluice_worker_executor_restarts_total",
+    Unit::Count,
+    Kind::Counter,
+    &["gpu", "slice"],
+    "How often a slice's processes were started again.",
+);
+pub(super) const BATCH_SECONDS: Spec = spec(
+    "sluice_worker_batch_duration_seconds",
+    Unit::Seconds,
+    Kind::Histogram(Scale::Seconds),
+    &["model", "profile"],
+    "Time an executor worked on a batch, by model and profile of its slice.",
+);
+pub(super) const GPU_PROBLEM: Spec = spec(
+    "sluice_worker_gpu_problem",
+    Unit::Count,
+    Kind::Gauge,
+    &["gpu"],
+    "1 if a GPU cannot be read or is not as wanted, else 0.",
+);
+pub(super) const GPU_MEMORY: Spec = spec(
+    "sluice_worker_gpu_memory_bytes",
+    Unit::Bytes,
+    Kind::Gauge,
+    &["gpu", "kind"],
+    "Memory of a GPU, total and used, where it says.",
+);
+pub(super) const GPU_POWER: Spec = spec(
+    "sluice_worker_gpu_power_watts",
+    Unit::Count,
+    Kind::Gauge,
+    &["gpu"],
+    "Power a GPU draws, where it says.",
+);
+pub(super) const GPU_TEMPERATURE: Spec = spec(
+    "sluice_worker_gpu_temperature_celsius",
+    Unit::Count,
+    Kind::Gauge,
+    &["gpu"],
+    "Temperature of a GPU, where it says.",
+);
+pub(super) const GPU_ECC: Spec = spec(
+    "sluice_worker_gpu_memory_errors_total",
+    Unit::Count,
+    Kind::Counter,
+    &["gpu", "kind"],
+    "Errors of a GPU's memory since its driver was loaded, corrected and uncorrected, where it says.",
+);
 
 /// Writes them.
 pub(super) fn write(page: &mut Page, state: &State, counted: &[&ModelMetrics]) {

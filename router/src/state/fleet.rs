@@ -11,6 +11,8 @@ pub struct WorkerState {
     pub state: Presence,
     /// Seconds since its last report, or since it joined.
     pub silent_s: f64,
+    /// Whether it is about to stop, and waits only for its replicas to be drained.
+    pub leaving: bool,
     /// The generation of the desired state it acts on, once it has reported.
     pub generation: Option<u64>,
     /// The generation it was last told.
