@@ -125,8 +125,8 @@ mod tests {
              512 MiB\n\
              model langid: onnx, 50 ms for 99 % of requests, batches to 64, 1 to 4 replicas of \
              512 MiB\n\
-             gpu 0: simulated A100-80GB: 7g.80gb@0\n\
-             gpu 1: simulated A100-80GB: 7g.80gb@0\n\
+             gpu 0: simulated:A100-80GB: 7g.80gb@0\n\
+             gpu 1: simulated:A100-80GB: 7g.80gb@0\n\
              open to all who reach it; admin on loopback only\n"
         );
     }

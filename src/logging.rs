@@ -9,6 +9,8 @@ pub(crate) fn start() {
     let chosen = EnvFilter::try_from_default_env();
     let filter = chosen.unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    // A line that cannot be written, to a full pipe above all, is lost and no reason to panic.
+    let lines = lines.log_internal_errors(false);
     if stderr().is_terminal() {
         let colours = std::env::var_os("NO_COLOR").is_none();
         lines.with_ansi(colours).with_target(false).init();

@@ -2,11 +2,17 @@
 
 mod check;
 mod executor;
+mod guard;
 mod load;
 mod logging;
+mod notify;
 mod plan;
+mod program;
+mod router;
 mod simulate;
+mod status;
 mod up;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -23,6 +29,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SLUICE_REVI
     sluice up                              serve the demo on 127.0.0.1:8000\n  \
     sluice check configs/router.toml       say everything wrong with a configuration\n  \
     sluice up --config configs/router.toml serve your own models\n  \
+    sluice status --watch                  watch it from another terminal\n  \
     sluice load --model digits --rate 200  ask it 200 times a second and report")]
 struct Cli {
     #[command(subcommand)]
@@ -32,10 +39,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(up::Args),
+    Router(router::Args),
+    Worker(worker::Args),
     Check(check::Args),
     Load(Box<load::Args>),
     Plan(plan::Args),
     Simulate(simulate::Args),
+    Status(status::Args),
     /// Print a completion script for your shell
     ///
     /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
@@ -45,20 +55,26 @@ enum Command {
     },
     #[command(hide = true)]
     Executor(executor::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Command::Up(args) => up::run(args),
+        Command::Router(args) => router::run(args),
+        Command::Worker(args) => worker::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Load(args) => load::run(*args),
         Command::Plan(args) => plan::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
             ExitCode::SUCCESS
         }
         Command::Executor(args) => executor::run(args),
+        Command::Guard(args) => guard::run(&args),
     }
 }

@@ -76,7 +76,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    fn new(code: u8, message: impl ToString) -> Self {
+    fn new(code: u8, message: &impl ToString) -> Self {
         Self { code, message: message.to_string() }
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn tell(args: &Args) -> Result<Told, Refusal> {
     let mut study =
-        Study::load(&args.file).map_err(|error| Refusal::new(BAD_CONFIGURATION, error))?;
+        Study::load(&args.file).map_err(|error| Refusal::new(BAD_CONFIGURATION, &error))?;
     if let Some(seed) = args.seed {
         study.terms.seed = seed;
     }
@@ -109,13 +109,14 @@ fn tell(args: &Args) -> Result<Told, Refusal> {
     };
     if let Some(path) = &args.html {
         fs::write(path, &told.page)
-            .map_err(|error| Refusal::new(FAILED, format!("{}: {error}", path.display())))?;
+            .map_err(|error| Refusal::new(FAILED, &format!("{}: {error}", path.display())))?;
     }
     Ok(told)
 }
 
 fn single(args: &Args, study: &Study) -> Result<Told, Refusal> {
-    let summary = simulate(study, study.terms.seed).map_err(|error| Refusal::new(FAILED, error))?;
+    let summary =
+        simulate(study, study.terms.seed).map_err(|error| Refusal::new(FAILED, &error))?;
     let text = match args.format {
         Format::Table => table::of_run(&summary),
         Format::Json => json(&summary)?,
@@ -125,16 +126,16 @@ fn single(args: &Args, study: &Study) -> Result<Told, Refusal> {
 
 fn compared(args: &Args, study: &Study, compare: &str) -> Result<Told, Refusal> {
     let Some((key, values)) = compare.split_once('=') else {
-        return Err(Refusal::new(USAGE, format!("--compare {compare:?}: give KEY=A,B,...")));
+        return Err(Refusal::new(USAGE, &format!("--compare {compare:?}: give KEY=A,B,...")));
     };
     let values: Vec<String> = values.split(',').map(str::to_owned).collect();
     let held = contest::hold(study, key, &values, args.seeds);
     let contest = held.map_err(|error| match &error {
         contest::ContestError::Study(StudyError::Key { .. } | StudyError::Value { .. }) => {
-            Refusal::new(USAGE, error)
+            Refusal::new(USAGE, &error)
         }
         contest::ContestError::Study(_) | contest::ContestError::Run(_) => {
-            Refusal::new(FAILED, error)
+            Refusal::new(FAILED, &error)
         }
     })?;
     let text = match args.format {
@@ -153,7 +154,7 @@ fn all_met(contest: &Contest) -> bool {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, Refusal> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Refusal::new(FAILED, error))?;
+    let text = serde_json::to_string_pretty(value).map_err(|error| Refusal::new(FAILED, &error))?;
     Ok(text + "\n")
 }
 

@@ -1,29 +1,24 @@
 //! `sluice up`: a router and its workers on this machine.
 
 mod demo;
-mod plan;
 mod run_dir;
 
-use std::{
-    io::{Write, stdout},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use router::{
     config::{self, Config},
     drain::Ended,
-    metrics,
-    serve::{Router, Start},
+    fleet::LOCAL,
+    place,
+    serve::Router,
 };
-use tokio::sync::mpsc;
-use worker::{Launch, Worker};
+use worker::{Door, Host, Launch};
 
 use self::run_dir::RunDir;
+use crate::program::{ADOPTION_WAIT, bad, chain, failed, gpus, say};
 
-const BAD_CONFIGURATION: u8 = 78;
-/// Reports that may wait for the router to read them.
-const REPORTS: usize = 256;
+/// Bytes between the router and the worker in this process that may wait to be read.
+const WIRE: usize = 64 << 10;
 
 /// Serve models on this machine: router, workers and executors
 ///
@@ -42,7 +37,7 @@ pub(crate) struct Args {
 /// Serves until told to stop.
 pub(crate) fn run(args: Args) -> ExitCode {
     crate::logging::start();
-    let run_dir = match RunDir::make() {
+    let mut run_dir = match RunDir::make() {
         Ok(run_dir) => run_dir,
         Err(error) => return failed(&format!("cannot make a directory to run in: {error}")),
     };
@@ -50,46 +45,41 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Ok(config) => config,
         Err(problems) => return bad(&problems),
     };
-    let placement = match plan::placement(&config) {
-        Ok(placement) => placement,
-        Err(problem) => return bad(&problem),
-    };
+    if let Some(state_dir) = &config.router.state_dir {
+        run_dir = match RunDir::keep(state_dir) {
+            Ok(run_dir) => run_dir,
+            Err(error) => return failed(&format!("cannot use {}: {error}", state_dir.display())),
+        };
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("cannot start: {error}")),
     };
-    runtime.block_on(serve(args, config, placement, &run_dir))
+    runtime.block_on(serve(args, config, &run_dir))
 }
 
-async fn serve(
-    args: Args,
-    config: Config,
-    placement: worker::Placement,
-    run_dir: &RunDir,
-) -> ExitCode {
-    let metrics = match metrics::install(env!("CARGO_PKG_VERSION"), env!("SLUICE_REVISION")) {
-        Ok(metrics) => metrics,
-        Err(error) => return failed(&format!("cannot record metrics: {error}")),
+async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
+    let is_demo = args.config.is_none();
+    let (models, gpus) = (objectives(&config), gpus(&config, run_dir.path()));
+    let router = match crate::router::start(config, args.config).await {
+        Ok(router) => router,
+        Err(stopped) => return stopped,
     };
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => return failed(&format!("cannot find this program: {error}")),
     };
-    let is_demo = args.config.is_none();
-    let models = objectives(&config);
-    let (sender, reports) = mpsc::channel(REPORTS);
-    let start = Start { config, file: args.config, reports, metrics };
-    let router = match Router::start(start).await {
-        Ok(router) => router,
+    let orphan_wait = if run_dir.outlives() { ADOPTION_WAIT } else { Duration::ZERO };
+    let launch = Launch { program, run_dir: run_dir.path().to_owned(), listen: None, orphan_wait };
+    let host = match Host::start(gpus, launch).await {
+        Ok(host) => host,
         Err(error) => return failed(&chain(&error)),
-    };
-    let launch = Launch { program, run_dir: run_dir.path().to_owned(), tcp: false };
-    let worker = match worker::start(placement, launch, &sender) {
-        Ok(worker) => worker,
-        Err(error) => return bad(&error.to_string()),
     };
     say(&format!("inference  http://{}", router.inference()));
     say(&format!("admin      http://{}", router.admin()));
+    if let Some(address) = router.join() {
+        say(&format!("join       {address}"));
+    }
     models.iter().for_each(|line| say(line));
     let address = router.inference();
     let warming = router.warm();
@@ -101,28 +91,39 @@ async fn serve(
         }
         Ok(())
     };
-    finish(warm, router, worker).await
+    finish(warm, router, host).await
 }
 
 /// Runs to the end; a model that can never be served ends it at once.
 async fn finish(
     warm: impl Future<Output = Result<(), String>>,
     router: Router,
-    worker: Worker,
+    host: Host,
 ) -> ExitCode {
+    let (ours, theirs) = tokio::io::duplex(WIRE);
+    router.welcome(theirs);
+    let door = Door { routers: Vec::new(), token: String::new(), name: LOCAL.to_owned() };
     let run = router.run();
-    tokio::pin!(warm, run);
-    let mut cold = true;
-    let ended = loop {
-        tokio::select! {
-            warmed = &mut warm, if cold => match warmed {
-                Ok(()) => cold = false,
-                Err(reason) => break Err(reason),
-            },
-            ended = &mut run => break Ok(ended),
+    let ended = {
+        let joined = worker::converse(ours, &door, &host);
+        tokio::pin!(warm, run, joined);
+        let (mut cold, mut parted) = (true, false);
+        loop {
+            tokio::select! {
+                warmed = &mut warm, if cold => match warmed {
+                    Ok(()) => cold = false,
+                    Err(reason) => break Err(reason),
+                },
+                Err(cause) = &mut joined, if !parted => {
+                    // Neither end leaves this process: only a stop, or a bug, can part them.
+                    tracing::error!(%cause, "router and worker parted");
+                    parted = true;
+                }
+                ended = &mut run => break Ok(ended),
+            }
         }
     };
-    worker.stop().await;
+    host.stop().await;
     match ended {
         Ok(Ended::Finished) => ExitCode::SUCCESS,
         Ok(Ended::Cut | Ended::Hurried) => ExitCode::FAILURE,
@@ -144,6 +145,7 @@ fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {
         tracing::warn!(%warning, "configuration");
     }
     config.check_up().map_err(|problems| problems.to_string())?;
+    place::fits(&config)?;
     Ok(config)
 }
 
@@ -153,27 +155,4 @@ fn objectives(config: &Config) -> Vec<String> {
         format!("model      {}: {slo} ms for {target} % of requests", model.name)
     };
     config.models.iter().map(line).collect()
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-/// Says a line on stdout; a reader that went away is no reason to stop serving.
-fn say(line: &str) {
-    let mut out = stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
-fn failed(why: &str) -> ExitCode {
-    eprintln!("{why}");
-    ExitCode::FAILURE
-}
-
-#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
-fn bad(why: &str) -> ExitCode {
-    eprintln!("{why}");
-    ExitCode::from(BAD_CONFIGURATION)
 }

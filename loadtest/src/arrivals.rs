@@ -252,20 +252,6 @@ mod tests {
     }
 
     #[test]
-    fn poisson_counts_per_second_have_variance_equal_to_their_mean() {
-        for seed in 0..SEEDS {
-            let mut counts = vec![0.0_f64; 400];
-            for at in arrivals(Spacing::Poisson, &Shape::Flat, seed, 40.0) {
-                counts[(at * 10.0) as usize] += 1.0;
-            }
-            let mean = counts.iter().sum::<f64>() / 400.0;
-            let variance = counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / 399.0;
-            let ratio = variance / mean;
-            assert!((0.7..1.35).contains(&ratio), "seed {seed}: variance over mean {ratio}");
-        }
-    }
-
-    #[test]
     fn gamma_gaps_have_the_variance_their_shape_states() {
         for seed in 0..SEEDS {
             for shape in [0.25, 4.0] {
@@ -277,6 +263,72 @@ mod tests {
                 assert!((mean * 1_000.0 - 1.0).abs() < 0.04, "seed {seed} {shape}: mean {mean}");
                 let error = squared_variation * shape - 1.0;
                 assert!(error.abs() < 0.12, "seed {seed} {shape}: {squared_variation}");
+            }
+        }
+    }
+
+    #[test]
+    fn gamma_gaps_are_distributed_as_their_shape_states() {
+        type Cumulative = fn(f64) -> f64;
+        // Of mean one: with shape 4 a sum of four exponentials, with shape 1/2 a square of a normal.
+        let four: Cumulative =
+            |x| 1.0 - (-4.0 * x).exp() * (1.0 + 4.0 * x + 8.0 * x.powi(2) + 32.0 / 3.0 * x.powi(3));
+        let half: Cumulative = |x| error_function((x / 2.0).sqrt());
+        for seed in 0..SEEDS {
+            for (shape, cumulative) in [(4.0, four), (0.5, half)] {
+                let gaps = gaps(&arrivals(Spacing::Gamma { shape }, &Shape::Flat, seed, 20.0));
+                let count = gaps.len() as f64;
+                let distance = kolmogorov(gaps, |gap| cumulative(1_000.0 * gap));
+                assert!(distance * count.sqrt() < 1.95, "seed {seed} {shape}: {distance}");
+            }
+        }
+    }
+
+    /// The integral of the bell curve, by Simpson's rule.
+    fn error_function(x: f64) -> f64 {
+        let step = x / 200.0;
+        let bell = |at: f64| (-at * at).exp();
+        let part = |index: i32| {
+            let weight = if index % 2 == 0 { 2.0 } else { 4.0 };
+            weight * bell(f64::from(index) * step)
+        };
+        let inner: f64 = (1..200).map(part).sum();
+        (bell(0.0) + inner + bell(x)) * step / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
+    }
+
+    #[test]
+    fn arrivals_of_every_shape_are_distributed_as_its_rate() {
+        for (shape, mean) in shapes() {
+            let mut passed = vec![0.0];
+            for millisecond in 0..30_000 {
+                let factor = shape.factor(f64::from(millisecond) / 1e3 + 5e-4);
+                passed.push(passed[passed.len() - 1] + factor / (30_000.0 * mean));
+            }
+            for seed in 0..SEEDS {
+                let arrivals = arrivals(Spacing::Poisson, &shape, seed, 30.0);
+                let count = arrivals.len() as f64;
+                let distance = kolmogorov(arrivals, |at| passed[(at * 1e3) as usize]);
+                assert!(distance * count.sqrt() < 1.95, "seed {seed} {shape:?}: {distance}");
+            }
+        }
+    }
+
+    #[test]
+    fn counts_vary_as_much_as_the_spacing_states_in_the_long_run() {
+        for seed in 0..SEEDS {
+            for (spacing, expected) in [
+                (Spacing::Poisson, 1.0),
+                (Spacing::Gamma { shape: 0.25 }, 4.0),
+                (Spacing::Gamma { shape: 4.0 }, 0.25),
+            ] {
+                let mut counts = vec![0.0_f64; 1_000];
+                for at in arrivals(spacing, &Shape::Flat, seed, 200.0) {
+                    counts[(at * 5.0) as usize] += 1.0;
+                }
+                let mean = counts.iter().sum::<f64>() / 1e3;
+                let variance = counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / 999.0;
+                let ratio = variance / mean / expected;
+                assert!((0.75..1.3).contains(&ratio), "seed {seed} {spacing:?}: {ratio}");
             }
         }
     }

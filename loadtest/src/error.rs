@@ -29,9 +29,14 @@ pub enum LoadError {
         /// What the kernel said.
         source: std::io::Error,
     },
-    /// What answered does not speak HTTP/1.1.
-    #[error("the server does not speak HTTP/1.1")]
-    Wire(#[from] crate::wire::WireError),
+    /// The host gave no answer that can be used.
+    #[error("{host} gave no usable answer")]
+    Unanswered {
+        /// Host and port.
+        host: String,
+        /// What came of it.
+        source: wire::SendError,
+    },
     /// The server refused what a run cannot do without.
     #[error("{path} was answered {status}: {words}")]
     Status {
@@ -116,7 +121,7 @@ impl LoadError {
             Self::Url { .. } | Self::WhichModel { .. } | Self::Scenario(_) => true,
             Self::Resolve { .. }
             | Self::Unreachable { .. }
-            | Self::Wire(_)
+            | Self::Unanswered { .. }
             | Self::Status { .. }
             | Self::Json { .. }
             | Self::NoModel

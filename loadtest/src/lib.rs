@@ -22,4 +22,3 @@ pub mod table;
 pub mod tally;
 pub mod target;
 pub mod trace;
-pub mod wire;

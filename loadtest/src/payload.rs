@@ -5,8 +5,9 @@ use std::path::Path;
 use bytes::Bytes;
 use oip::{Datatype, Form, Parameters, Request, Signature, Tensor, TensorSpec};
 use serde_json::Value;
+use wire::quote;
 
-use crate::{error::LoadError, random::Random, target::quote};
+use crate::{error::LoadError, random::Random};
 
 /// Most bodies read from one file.
 const MAX_BODIES: usize = 1024;

@@ -34,8 +34,9 @@ const EMBEDDED_TRACE: (&str, &str) =
 pub fn prepare(scenario: &Scenario, url: &str, pacing: Pacing) -> Result<Plan, LoadError> {
     scenario.check()?;
     let url = Url::parse(url)?;
-    let first_key = scenario.streams.first().map_or(Ok(None), |stream| key(scenario, stream))?;
-    let target = Target::find(url, first_key.as_deref())?;
+    let keys = scenario.streams.iter().map(|stream| key(scenario, stream));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let target = Target::find(url, keys.iter().flatten().next().map(String::as_str))?;
     let mut streams = Vec::new();
     for spec in &scenario.streams {
         let builder = Builder { scenario, spec, target: &target };

@@ -14,7 +14,10 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("steady", include_str!("../scenarios/steady.toml")),
     ("overload", include_str!("../scenarios/overload.toml")),
     ("burst", include_str!("../scenarios/burst.toml")),
+    ("step", include_str!("../scenarios/step.toml")),
+    ("ramp", include_str!("../scenarios/ramp.toml")),
     ("mixed", include_str!("../scenarios/mixed.toml")),
+    ("tenants", include_str!("../scenarios/tenants.toml")),
     ("trace", include_str!("../scenarios/trace.toml")),
 ];
 
@@ -308,6 +311,31 @@ mod tests {
             let scenario = Scenario::find(name).unwrap();
             assert_eq!(scenario.name, *name);
             assert!(scenario.about.ends_with('.'), "{name}: {:?}", scenario.about);
+        }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_scenario_in_its_own_words() {
+        let page = include_str!("../../docs/load.md");
+        let (_, table) = page.split_once("| scenario | what it is for |\n").unwrap();
+        let listed: Vec<&str> =
+            table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+        let wanted: Vec<String> = EMBEDDED
+            .iter()
+            .map(|(name, _)| format!("| `{name}` | {} |", Scenario::find(name).unwrap().about))
+            .collect();
+        assert_eq!(listed, wanted);
+    }
+
+    #[test]
+    fn every_file_of_the_folder_comes_along() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                let stem = path.file_stem().unwrap().to_str().unwrap();
+                assert!(EMBEDDED.iter().any(|(name, _)| *name == stem), "{stem}");
+            }
         }
     }
 

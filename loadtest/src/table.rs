@@ -117,9 +117,11 @@ fn failures(stream: &StreamReport) -> String {
 fn client(report: &Report) -> String {
     let client = &report.client;
     let mut out = format!(
-        "client: sent p99 {} ms after due (max {}), {:.0} % of one core, {} connections\n",
+        "client: sent p99 {} ms after due (max {}), {:.2} % within 1 ms, {:.0} % of one core, \
+         {} connections\n",
         millis(client.send_lag.p99_ms),
         millis(client.send_lag.max_ms),
+        100.0 * client.share_within_1ms,
         100.0 * client.cpu_share,
         client.connections_most
     );

@@ -1,21 +1,19 @@
 //! The server under load, asked the slow and simple way before the run starts.
 
 use std::{
-    io::{Read, Write},
     net::{SocketAddr, TcpStream, ToSocketAddrs},
     time::Duration,
 };
 
 use oip::model::{IndexEntry, ModelMetadata, ModelState};
 use serde_json::Value;
+use wire::{Connection, Page, quote};
 
-use crate::{error::LoadError, plan::Objective, wire::Reader};
+use crate::{error::LoadError, plan::Objective};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes taken of an answer that is read rather than measured.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
-/// Most characters of a server's own words that an error repeats.
-const MAX_QUOTE: usize = 300;
 
 /// An `http://` address taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,25 +42,6 @@ impl Url {
         let prefix = prefix.trim_end_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
         Ok(Self { authority, prefix })
-    }
-}
-
-/// One answer, read whole.
-#[derive(Debug)]
-pub struct Page {
-    /// The HTTP status.
-    pub status: u16,
-    /// The body, cut after 16 MiB.
-    pub body: Vec<u8>,
-}
-
-impl Page {
-    /// The server's own words: its `error` if it sent one, else the start of the body.
-    pub fn words(&self) -> String {
-        let error = serde_json::from_slice::<Value>(&self.body).ok();
-        let error = error.as_ref().and_then(|value| value.get("error")?.as_str());
-        let words = error.map_or_else(|| String::from_utf8_lossy(&self.body).into(), str::to_owned);
-        words.chars().take(MAX_QUOTE).collect()
     }
 }
 
@@ -130,29 +109,10 @@ impl Target {
 
     /// Sends one whole request and reads the answer, whatever its status.
     pub fn send(&self, request: &[u8]) -> Result<Page, LoadError> {
-        let failed = |source| LoadError::Unreachable { host: self.url.authority.clone(), source };
-        let mut socket = TcpStream::connect_timeout(&self.address, PATIENCE).map_err(failed)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        socket.write_all(request).map_err(failed)?;
-        let mut reader = Reader::default();
-        let mut body = Vec::new();
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let got = socket.read(&mut buffer).map_err(failed)?;
-            let mut sink = |bytes: &[u8]| {
-                let room = MAX_BODY_BYTES.saturating_sub(body.len());
-                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
-            };
-            let answer = match got {
-                0 => reader.closed()?,
-                got => reader.feed(&buffer[..got], &mut sink)?,
-            };
-            match answer {
-                Some(answer) => return Ok(Page { status: answer.status, body }),
-                None if got == 0 => return Err(crate::wire::WireError::Cut.into()),
-                None => {}
-            }
-        }
+        let mut connection = Connection::new(self.address, PATIENCE, MAX_BODY_BYTES);
+        let host = || self.url.authority.clone();
+        let sent = connection.send(&[request]);
+        sent.map_err(|source| LoadError::Unanswered { host: host(), source })
     }
 
     fn ask(&self, request: &[u8], path: &str) -> Result<Page, LoadError> {
@@ -177,18 +137,6 @@ impl Target {
 /// A `Bearer` header line, or nothing.
 pub(crate) fn authorization(key: Option<&str>) -> String {
     key.map_or_else(String::new, |key| format!("authorization: Bearer {key}\r\n"))
-}
-
-/// Percent-encodes what may not stand in a path's segment.
-pub(crate) fn quote(segment: &str) -> String {
-    segment.bytes().fold(String::new(), |mut quoted, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            quoted.push(char::from(byte));
-        } else {
-            quoted.push_str(&format!("%{byte:02X}"));
-        }
-        quoted
-    })
 }
 
 fn objective_in(config: &Value) -> Option<Objective> {
@@ -223,12 +171,6 @@ mod tests {
         for text in ["https://host", "http://", "http://a@b", "http:///x"] {
             assert!(matches!(Url::parse(text), Err(LoadError::Url { .. })), "{text}");
         }
-    }
-
-    #[test]
-    fn a_model_name_is_quoted_in_a_path() {
-        assert_eq!(quote("resnet50-v1.5"), "resnet50-v1.5");
-        assert_eq!(quote("a b/é"), "a%20b%2F%C3%A9");
     }
 
     #[test]

@@ -1,7 +1,12 @@
 //! The router's time, as the policies count it.
 
+use std::time::Duration;
+
 use policy::moment::Moment;
 use tokio::time::Instant;
+
+/// No moment is further from the start than this.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Turns instants into moments since the router started.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +23,11 @@ impl Clock {
     /// The present.
     pub fn now(&self) -> Moment {
         self.moment(Instant::now())
+    }
+
+    /// The instant of `moment`.
+    pub fn instant(&self, moment: Moment) -> Instant {
+        self.start + moment.since(Moment::default()).min(FAR)
     }
 
     /// `instant` as a moment; the start for anything before it.

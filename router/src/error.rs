@@ -165,6 +165,14 @@ pub enum InferError {
         /// Why, for people.
         why: String,
     },
+    /// The model cannot take this request, whichever replica it is sent to.
+    #[error("{model}: {message}")]
+    Unfit {
+        /// The model.
+        model: String,
+        /// What the replica reported.
+        message: String,
+    },
     /// The replica failed the batch.
     #[error("{model} failed: {message}")]
     Replica {
@@ -204,7 +212,8 @@ impl InferError {
             | Self::BadBody { .. }
             | Self::BadValue { .. }
             | Self::BodyCut { .. }
-            | Self::BadCoding { .. } => StatusCode::BAD_REQUEST,
+            | Self::BadCoding { .. }
+            | Self::Unfit { .. } => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::UnknownPath { .. } | Self::UnknownModel { .. } | Self::UnknownVersion { .. } => {
@@ -245,7 +254,8 @@ impl InferError {
             | Self::BodyTooSlow { .. }
             | Self::BodyCut { .. }
             | Self::UnknownCoding { .. }
-            | Self::BadCoding { .. } => "invalid",
+            | Self::BadCoding { .. }
+            | Self::Unfit { .. } => "invalid",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden { .. } => "forbidden",
             Self::Quota { .. } => "quota",
@@ -283,6 +293,7 @@ impl InferError {
             | Self::Forbidden { .. }
             | Self::TooLate { .. }
             | Self::Unavailable { .. }
+            | Self::Unfit { .. }
             | Self::Replica { .. }
             | Self::Unwritable(_)
             | Self::Unsupported { .. }

@@ -2,7 +2,8 @@
 //!
 //! [`http`] and [`admin`] are the listeners, [`cache`] spares what was answered before, [`dispatch`]
 //! turns requests into batches by the decisions of the `policy` package, [`transport`] carries them
-//! to executors, and [`fleet`] keeps the connections that workers report.
+//! to executors, [`fleet`] hears the workers and keeps the connections they report, and [`place`]
+//! tells the workers what there shall be.
 
 pub mod admin;
 pub mod alarm;
@@ -17,7 +18,11 @@ pub mod fleet;
 pub mod http;
 pub mod metrics;
 pub mod model;
+pub mod place;
 pub mod planfile;
+pub mod recent;
 pub mod registry;
 pub mod serve;
+pub mod state;
+pub mod trace;
 pub mod transport;

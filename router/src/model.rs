@@ -1,6 +1,7 @@
 //! One served model: its settings, its dispatcher and its cache, and whether it is in service.
 
 use std::{
+    collections::HashMap,
     future::Future,
     io,
     sync::{
@@ -19,9 +20,11 @@ use crate::{
     cache::{self, Cache},
     clock::Clock,
     config::{self, Class},
-    dispatch::{Dispatcher, Replica, View},
+    dispatch::{Dispatcher, Replica},
     error::InferError,
     http::backend::{Answer, Availability, Job, Served},
+    recent::{Point, Recent},
+    state::{ModelState, Replicas},
 };
 
 /// A model the router serves.
@@ -35,6 +38,8 @@ pub struct Model {
     failure: Mutex<Option<Failure>>,
     dispatcher: Arc<Dispatcher>,
     cache: Arc<Cache>,
+    clock: Clock,
+    recent: Mutex<Recent>,
 }
 
 /// Why a model's last replica failed.
@@ -68,6 +73,8 @@ impl Model {
             failure: Mutex::new(None),
             dispatcher,
             cache: Cache::new(&config.name, cache_bytes(config)),
+            recent: Mutex::new(Recent::new(clock.now())),
+            clock,
         })
     }
 
@@ -112,9 +119,47 @@ impl Model {
         self.failure.lock().clone()
     }
 
-    /// What is going on.
-    pub fn view(&self) -> View {
-        self.dispatcher.view()
+    /// Remembers its counts of now, so that later ones can be held against them.
+    pub fn take_counts(&self) {
+        let totals = self.dispatcher.metrics().totals();
+        let waiting = self.dispatcher.waiting();
+        self.recent.lock().take(self.clock.now(), totals, waiting);
+    }
+
+    /// How it went in the last minutes.
+    pub fn history(&self) -> Vec<Point> {
+        self.recent.lock().history()
+    }
+
+    /// What is going on, if these are its replicas.
+    pub fn state(&self, replicas: Replicas) -> ModelState {
+        let config = self.config.load();
+        let totals = self.dispatcher.metrics().totals();
+        let (availability, reason) = match self.availability() {
+            Availability::Ready => ("ready", None),
+            Availability::Loading => ("loading", None),
+            Availability::Unavailable { reason } => ("unavailable", Some(reason)),
+        };
+        ModelState {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            availability: availability.to_owned(),
+            reason,
+            slo_ms: config.slo.as_secs_f64() * 1e3,
+            slo_target: config.slo_target,
+            max_batch: self.max_batch(),
+            batching: config.batching.name().to_owned(),
+            recent: self.recent.lock().view(self.clock.now(), &totals),
+            totals,
+            dispatch: self.dispatcher.view(),
+            replicas,
+            cache: self.cached(),
+        }
+    }
+
+    /// Forgets every answer: another edition of the model gives the next.
+    pub fn forget(&self) {
+        self.cache.clear();
     }
 
     /// How full its cache is; none if it has none.
@@ -133,6 +178,37 @@ impl Model {
 
 fn cache_bytes(config: &config::Model) -> usize {
     usize::try_from(config.cache_mib << 20).unwrap_or(usize::MAX)
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.dispatcher.close();
+    }
+}
+
+/// The models served, in the order of the configuration.
+#[derive(Debug, Default)]
+pub struct Models {
+    list: Vec<Arc<Model>>,
+    by_name: HashMap<String, Arc<Model>>,
+}
+
+impl Models {
+    /// These models.
+    pub fn new(list: Vec<Arc<Model>>) -> Self {
+        let by_name = list.iter().map(|model| (model.name.clone(), Arc::clone(model)));
+        Self { by_name: by_name.collect(), list }
+    }
+
+    /// Each, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Arc<Model>> {
+        self.list.iter()
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
+        self.by_name.get(name)
+    }
 }
 
 impl Served for Model {

@@ -1,8 +1,15 @@
 //! Every model served, as the listeners see them.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use policy::moment::Moment;
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,16 +19,21 @@ use crate::{
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     metrics::Outcome,
-    model::Model,
+    model::{Model, Models},
+    recent::Point,
+    state::{ConfigState, ModelState, Replicas, WorkerState},
+    trace::SpanMetrics,
 };
 
 /// The models, the replicas behind them and the configuration in force.
 #[derive(Debug)]
 pub struct Registry {
-    models: Vec<Arc<Model>>,
-    by_name: HashMap<String, Arc<Model>>,
+    models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
     config: ArcSwap<Config>,
+    loads: Mutex<ConfigState>,
+    clock: Clock,
+    spans: Arc<SpanMetrics>,
 }
 
 impl Registry {
@@ -31,12 +43,14 @@ impl Registry {
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
-        let by_name = models.iter().map(|model| (model.name().to_owned(), Arc::clone(model)));
+        let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
         Ok(Self {
-            by_name: by_name.collect(),
-            fleet: Arc::new(Fleet::new(&models)),
+            fleet: Arc::new(Fleet::new(Arc::clone(&models))),
             models,
             config: ArcSwap::from_pointee(config),
+            loads: Mutex::default(),
+            clock,
+            spans: Arc::default(),
         })
     }
 
@@ -45,7 +59,7 @@ impl Registry {
         loop {
             let changed = self.fleet.changed();
             let mut all = true;
-            for model in &self.models {
+            for model in self.models.load().iter() {
                 let wanted = model.config().replicas.min as usize;
                 if model.dispatcher().replicas() >= wanted {
                     continue;
@@ -73,22 +87,74 @@ impl Registry {
         self.config.load_full()
     }
 
-    /// Puts a configuration in force that has the same models.
-    pub fn reconfigure(&self, config: Config) {
+    /// Puts a configuration in force. Must be called inside a runtime.
+    pub fn reconfigure(&self, config: Config) -> io::Result<()> {
         let weights = weights(&config);
+        let before = self.models.load();
+        let mut models = Vec::with_capacity(config.models.len());
         for settings in &config.models {
-            if let Some(model) = self.by_name.get(&settings.name) {
-                model.reconfigure(settings, &weights);
-            }
+            models.push(match before.get(&settings.name) {
+                Some(model) => Arc::clone(model),
+                None => Arc::new(Model::start(settings, &weights, self.clock)?),
+            });
         }
+        for (model, settings) in models.iter().zip(&config.models) {
+            model.reconfigure(settings, &weights);
+        }
+        self.models.store(Arc::new(Models::new(models)));
         self.config.store(Arc::new(config));
+        self.fleet.poke();
+        Ok(())
     }
 
-    /// Brings the gauges up to date that move with time alone.
-    pub fn refresh_gauges(&self) {
-        for model in &self.models {
-            model.dispatcher().refresh_gauges();
+    /// Notes an attempt to load a configuration at `at_s` seconds since 1970.
+    pub fn loaded(&self, succeeded: bool, at_s: f64) {
+        let mut loads = self.loads.lock();
+        loads.last_reload_successful = succeeded;
+        if succeeded {
+            loads.generation += 1;
+            loads.loaded_at_s = at_s;
         }
+    }
+
+    /// How the configuration was last loaded.
+    pub fn config_state(&self) -> ConfigState {
+        *self.loads.lock()
+    }
+
+    /// What becomes of spans, whichever tracer records them.
+    pub fn spans(&self) -> &Arc<SpanMetrics> {
+        &self.spans
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.clock.now().since(Moment::default())
+    }
+
+    /// Remembers every model's counts of now.
+    pub fn take_counts(&self) {
+        self.models.load().iter().for_each(|model| model.take_counts());
+    }
+
+    /// How each model did in the last minutes.
+    pub fn history(&self) -> BTreeMap<String, Vec<Point>> {
+        let models = self.models.load();
+        models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
+    }
+
+    /// These models, and every worker.
+    pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
+        let workers = self.fleet.workers();
+        let mut replicas = HashMap::<&str, Replicas>::new();
+        let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
+        for replica in slices.flat_map(|slice| &slice.replicas) {
+            replicas.entry(&replica.model).or_default().add(replica);
+        }
+        let state = |model: &Arc<Model>| {
+            model.state(replicas.get(model.name()).copied().unwrap_or_default())
+        };
+        (models.iter().map(state).collect(), workers)
     }
 }
 
@@ -101,11 +167,11 @@ impl Backend for Registry {
     type Model = Model;
 
     fn model(&self, name: &str) -> Option<Arc<Model>> {
-        self.by_name.get(name).cloned()
+        self.models.load().get(name).cloned()
     }
 
     fn models(&self) -> Vec<Arc<Model>> {
-        self.models.clone()
+        self.models.load().iter().cloned().collect()
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -117,74 +183,21 @@ impl Backend for Registry {
                 Availability::Unavailable { reason } => Some(reason),
             },
         };
-        self.models.iter().map(check).collect()
+        self.models.load().iter().map(check).collect()
     }
 
     fn refused(&self, model: Option<&Model>, error: &InferError) {
         if let Some(model) = model {
-            model.dispatcher().metrics().ended(Outcome::Refused(error.reason()));
+            model.dispatcher().metrics().ended(Outcome::from(error));
         }
     }
 
-    fn state(&self) -> Value {
-        let models = self.models.iter().map(|model| {
-            let config = model.config();
-            json!({
-                "name": model.name(),
-                "version": model.version(),
-                "availability": availability(&model.availability()),
-                "slo_ms": config.slo.as_secs_f64() * 1e3,
-                "slo_target": config.slo_target,
-                "max_batch": model.max_batch(),
-                "batching": config.batching.name(),
-                "dispatch": model.view(),
-                "cache": model.cached(),
-            })
-        });
-        json!({ "models": models.collect::<Vec<_>>(), "slices": self.fleet.reports().iter().map(slice).collect::<Vec<_>>() })
-    }
-
     fn workers(&self) -> Value {
-        json!({ "slices": self.fleet.reports().iter().map(slice).collect::<Vec<_>>() })
+        json!({ "workers": self.fleet.workers() })
     }
 
     fn config(&self) -> Value {
         let config = self.config.load();
         serde_json::to_value(&config.effective).unwrap_or_default()
     }
-}
-
-fn availability(availability: &Availability) -> Value {
-    match availability {
-        Availability::Ready => json!("ready"),
-        Availability::Loading => json!("loading"),
-        Availability::Unavailable { reason } => json!({ "unavailable": reason }),
-    }
-}
-
-/// A slice's report without its executor's token.
-fn slice(report: &protocol::Report) -> Value {
-    let replicas = report.replicas.iter().map(|replica| {
-        let mut shown = json!({ "replica": replica.replica, "model": replica.model });
-        shown["state"] = match &replica.state {
-            protocol::ReplicaState::Starting => json!("starting"),
-            protocol::ReplicaState::Loading => json!("loading"),
-            protocol::ReplicaState::Warming { batch } => json!({ "warming": batch }),
-            protocol::ReplicaState::Failed { reason } => json!({ "failed": reason }),
-            protocol::ReplicaState::Ready(ready) => {
-                shown["memory_bytes"] = json!(ready.memory_bytes);
-                shown["load_ms"] = json!(ready.load_us as f64 / 1e3);
-                shown["warmup"] = json!(ready.warmup);
-                json!("ready")
-            }
-        };
-        shown
-    });
-    json!({
-        "slice": report.slice,
-        "profile": report.profile,
-        "pid": report.pid,
-        "restarts": report.restarts,
-        "replicas": replicas.collect::<Vec<_>>(),
-    })
 }

@@ -8,10 +8,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use metrics_exporter_prometheus::PrometheusHandle;
-use protocol::Report;
 use serde_json::{Value, json};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -22,11 +21,14 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{self, Config, Effect, RouterSettings},
+    config::{self, Config, Effect, RouterSettings, Tracing},
     drain::{Drain, Ended, Times, stop_signals},
+    fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
-    metrics,
+    place, recent,
     registry::Registry,
+    state::{self, Build, State},
+    trace::Tracer,
 };
 
 /// A router that listens.
@@ -35,6 +37,7 @@ pub struct Router {
     state: Arc<ServerState<Registry>>,
     inference: SocketAddr,
     admin: SocketAddr,
+    join: Option<SocketAddr>,
     signals: mpsc::Receiver<()>,
     stop_admin: oneshot::Sender<()>,
     admin_task: JoinHandle<()>,
@@ -64,37 +67,48 @@ pub struct Start {
     pub config: Config,
     /// The file it came from, to be read again on reload.
     pub file: Option<PathBuf>,
-    /// What the workers say.
-    pub reports: mpsc::Receiver<Report>,
-    /// The process's metrics.
-    pub metrics: PrometheusHandle,
+    /// What workers of other machines must know to join, if they may.
+    pub token: Option<String>,
+    /// The program it is part of.
+    pub build: Build,
 }
 
 impl Router {
     /// Listens on both addresses and starts every loop. Must be called inside a runtime.
     pub async fn start(start: Start) -> Result<Self, StartError> {
-        let Start { config, file, reports, metrics: handle } = start;
+        let Start { config, file, token, build } = start;
+        let tracing = config.tracing.clone();
         let signals = stop_signals()?;
         let settings = config.router.clone();
         let inference = bind(settings.listen).await?;
         let admin_listener = bind(settings.admin_listen).await?;
         let (inference_at, admin_at) = (inference.local_addr()?, admin_listener.local_addr()?);
+        let door = match (settings.join_listen, token) {
+            (Some(address), Some(token)) => Some((bind(address).await?, token)),
+            (Some(_) | None, _) => None,
+        };
+        let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
         let registry = Registry::start(config)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-        metrics::reloaded(true, wall_clock_s());
-        tokio::spawn(async move { fleet.listen(reports).await });
-        tokio::spawn(upkeep(handle.clone()));
-        reload_on_hangup(Arc::clone(&state), file.clone())?;
+        trace(&state, tracing.as_ref(), &build);
+        state.backend.loaded(true, wall_clock_s());
+        if let Some((listener, token)) = door {
+            tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet));
+        }
+        tokio::spawn(place::run(Arc::downgrade(&state)));
+        tokio::spawn(take_counts(Arc::clone(&state)));
+        reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
         let (stop_admin, stopped) = oneshot::channel();
-        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, handle)));
+        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build)));
         let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));
         Ok(Self {
             state,
             inference: inference_at,
             admin: admin_at,
+            join: join_at,
             signals,
             stop_admin,
             admin_task,
@@ -110,6 +124,17 @@ impl Router {
     /// Where administration is served.
     pub fn admin(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// Where workers join, if they may.
+    pub fn join(&self) -> Option<SocketAddr> {
+        self.join
+    }
+
+    /// Speaks with a worker in this process over `stream`, until either hangs up.
+    pub fn welcome(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+        let fleet = Arc::clone(self.state.backend.fleet());
+        tokio::spawn(async move { fleet::welcome(stream, LOCAL, &Trust::Everyone, &fleet).await });
     }
 
     /// Returns when every model has the replicas it must have, or with why one never will.
@@ -138,29 +163,32 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     listener.map_err(|source| StartError::Listen { address, source })
 }
 
-fn hooks(
-    state: &Arc<ServerState<Registry>>,
-    file: Option<PathBuf>,
-    handle: PrometheusHandle,
-) -> Hooks {
-    let (shown, reloading) = (Arc::clone(state), Arc::clone(state));
+fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
+    let [scraped, shown, past, reloading] = [(); 4].map(|()| Arc::clone(state));
+    let [for_page, for_reload] = [(); 2].map(|()| build.clone());
     Hooks {
-        metrics: Box::new(move || {
-            shown.backend.refresh_gauges();
-            handle.render()
+        metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
+        state: Box::new(move || {
+            serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
         }),
+        history: Box::new(move || serde_json::to_value(past.backend.history()).unwrap_or_default()),
         reload: Box::new(move || {
             let (state, file) = (Arc::clone(&reloading), file.clone());
-            Box::pin(async move { reload(&state, file).await })
+            let build = for_reload.clone();
+            Box::pin(async move { reload(&state, file, &build).await })
         }),
     }
 }
 
-fn reload_on_hangup(state: Arc<ServerState<Registry>>, file: Option<PathBuf>) -> io::Result<()> {
+fn reload_on_hangup(
+    state: Arc<ServerState<Registry>>,
+    file: Option<PathBuf>,
+    build: Build,
+) -> io::Result<()> {
     let mut hangups = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            let _ = reload(&state, file.clone()).await;
+            let _ = reload(&state, file.clone(), &build).await;
         }
     });
     Ok(())
@@ -170,12 +198,13 @@ fn reload_on_hangup(state: Arc<ServerState<Registry>>, file: Option<PathBuf>) ->
 async fn reload(
     state: &ServerState<Registry>,
     file: Option<PathBuf>,
+    build: &Build,
 ) -> Result<Value, ReloadError> {
     let result = match read_again(file).await {
-        Ok(config) => swap(state, config),
+        Ok(config) => swap(state, config, build),
         Err(error) => Err(error),
     };
-    metrics::reloaded(result.is_ok(), wall_clock_s());
+    state.backend.loaded(result.is_ok(), wall_clock_s());
     match &result {
         Ok(report) => tracing::info!(%report, "configuration reloaded"),
         Err(ReloadError::Invalid { problems }) => {
@@ -207,8 +236,13 @@ async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
     }
 }
 
-fn swap(state: &ServerState<Registry>, config: Config) -> Result<Value, ReloadError> {
-    let changes = config::diff(&state.backend.config_in_force(), &config);
+fn swap(
+    state: &ServerState<Registry>,
+    config: Config,
+    build: &Build,
+) -> Result<Value, ReloadError> {
+    let before = state.backend.config_in_force();
+    let changes = config::diff(&before, &config);
     let restarts: Vec<&str> = changes
         .iter()
         .filter(|change| change.effect == Effect::Restart)
@@ -220,17 +254,29 @@ fn swap(state: &ServerState<Registry>, config: Config) -> Result<Value, ReloadEr
     }
     let access = state.access.load().renewed(&config.tenants, &config.keys);
     let settings: RouterSettings = config.router.clone();
-    state.backend.reconfigure(config);
+    let tracing = config.tracing.clone();
+    state.backend.reconfigure(config).map_err(|error| ReloadError::Conflict {
+        why: format!("the system has no timer for another model: {error}"),
+    })?;
+    if before.tracing != tracing {
+        trace(state, tracing.as_ref(), build);
+    }
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
     Ok(json!({ "changes": changes }))
 }
 
-async fn upkeep(handle: PrometheusHandle) {
-    let mut ticks = interval(metrics::UPKEEP);
+/// Traces as `settings` say from now on; what an earlier tracer still has is sent.
+fn trace(state: &ServerState<Registry>, settings: Option<&Tracing>, build: &Build) {
+    let start = |settings| Tracer::start(settings, build, Arc::clone(state.backend.spans()));
+    state.tracer.store(settings.map(start).map(Arc::new));
+}
+
+async fn take_counts(state: Arc<ServerState<Registry>>) {
+    let mut ticks = interval(recent::EVERY);
     loop {
         ticks.tick().await;
-        handle.run_upkeep();
+        state.backend.take_counts();
     }
 }
 

@@ -7,7 +7,6 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::poll_immediate;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use oip::{Datatype, Signature, Tensor, TensorSpec};
 use protocol::{
     Answer, Batch, Facts, FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
@@ -18,6 +17,7 @@ use router::{
     config::{Batching, Class, Engine, Model as Settings, Replicas},
     dispatch::Replica,
     http::backend::{Job, Served},
+    metrics::{Lookups, Totals},
     model::Model,
     transport::{self, Hello, Link},
 };
@@ -51,8 +51,10 @@ fn replica(id: u32, link: &Link, output: &str) -> Replica {
         vec![TensorSpec { name: name.to_owned(), datatype: Datatype::Uint8, shape }]
     };
     Replica {
+        replica: id,
         id,
         slice: format!("gpu{id}:7g@0"),
+        profile: "7g.80gb".to_owned(),
         link: link.clone(),
         measured: vec![(1, Duration::from_millis(1))],
         signature: Arc::new(Signature { inputs: spec("x"), outputs: spec(output) }),
@@ -112,16 +114,13 @@ struct Stack {
     model: Arc<Model>,
     link: Link,
     executor: Executor,
-    metrics: PrometheusHandle,
     /// One for each reply that has reached the dispatcher.
     returned: mpsc::UnboundedReceiver<()>,
 }
 
 impl Stack {
     async fn start(settings: &Settings) -> Self {
-        let recorder = PrometheusBuilder::new().build_recorder();
-        let start = || Model::start(settings, &[1.0], Clock::start()).unwrap();
-        let model = Arc::new(metrics::with_local_recorder(&recorder, start));
+        let model = Arc::new(Model::start(settings, &[1.0], Clock::start()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("tcp:{}", listener.local_addr().unwrap());
         let hello = Hello { address, token: String::new() };
@@ -137,7 +136,7 @@ impl Stack {
                 let _ = tell.send(());
             }
         });
-        Self { model, link, executor, metrics: recorder.handle(), returned }
+        Self { model, link, executor, returned }
     }
 
     /// Has the replica answer the next batch.
@@ -147,25 +146,13 @@ impl Stack {
         self.returned.recv().await.unwrap();
     }
 
-    fn counted(&self, series: &str) -> u64 {
-        let text = self.metrics.render();
-        let line = text.lines().find(|line| line.starts_with(series));
-        line.unwrap_or_else(|| panic!("no {series} in\n{text}"))
-            .rsplit_once(' ')
-            .and_then(|(_, value)| value.parse().ok())
-            .unwrap()
-    }
-
-    fn ended(&self, outcome: &str) -> u64 {
-        let labels = format!("{{model=\"echo\",outcome=\"{outcome}\"}}");
-        self.counted(&format!("sluice_requests_total{labels}"))
+    fn totals(&self) -> Totals {
+        self.model.dispatcher().metrics().totals()
     }
 
     fn looked_up(&self) -> [u64; 3] {
-        ["hit", "joined", "miss"].map(|result| {
-            let labels = format!("{{model=\"echo\",result=\"{result}\"}}");
-            self.counted(&format!("sluice_cache_requests_total{labels}"))
-        })
+        let Lookups { hit, joined, miss } = self.totals().cache;
+        [hit, joined, miss]
     }
 }
 
@@ -179,6 +166,7 @@ fn job(data: &'static [u8]) -> Job {
         timeout: None,
         class: Class::Interactive,
         tenant: 0,
+        traced: None,
     }
 }
 
@@ -198,8 +186,7 @@ async fn a_hit_is_a_request_served_within_its_objective_that_no_replica_saw() {
     assert_eq!((of.success.count, of.fail.count, of.queue.count), (2, 0, 1));
     assert_eq!((of.cache_hit.count, of.cache_miss.count), (1, 1));
     assert_eq!(stack.looked_up(), [1, 0, 1]);
-    assert_eq!(stack.ended("served"), 2);
-    assert_eq!(stack.counted("sluice_requests_within_objective_total"), 2);
+    assert_eq!((stack.totals().served, stack.totals().within_objective), (2, 2));
     assert_eq!(stack.model.cached().unwrap().answers, 1);
 }
 
@@ -233,7 +220,7 @@ async fn every_caller_of_a_shared_computation_is_counted_once_by_its_own_end() {
     for one in asking {
         assert_eq!(&one.await.unwrap().outputs[0].data[..], b"seven");
     }
-    assert_eq!((stack.ended("abandoned"), stack.ended("served")), (2, 2));
+    assert_eq!((stack.totals().abandoned, stack.totals().served), (2, 2));
     assert_eq!(stack.looked_up(), [0, 3, 1]);
     let stats = model.stats();
     assert_eq!((stats.execution_count, stats.inference_stats.success.count), (1, 2));
@@ -249,11 +236,11 @@ async fn the_last_caller_to_hang_up_takes_the_request_out_of_the_queue() {
     for one in &mut asking {
         assert!(poll_immediate(one).await.is_none());
     }
-    let (waiting, held) = (model.view().waiting, model.view().in_flight);
+    let (waiting, held) = (model.dispatcher().view().waiting, model.dispatcher().view().in_flight);
     assert_eq!(waiting + held, 2);
     drop(asking);
-    assert_eq!(model.view().waiting + model.view().in_flight, 1);
-    assert_eq!(stack.ended("abandoned"), 3);
+    assert_eq!(model.dispatcher().view().waiting + model.dispatcher().view().in_flight, 1);
+    assert_eq!(stack.totals().abandoned, 3);
     stack.compute().await;
     assert!(ahead.await.is_ok());
 }

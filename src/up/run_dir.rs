@@ -1,4 +1,4 @@
-//! A private directory for this run's sockets, gone when the run is.
+//! A private directory for the sockets of a run, gone when the run is unless it is to be found again.
 
 use std::{
     env,
@@ -9,10 +9,11 @@ use std::{
     process,
 };
 
-/// The directory. Dropping it removes it.
+/// The directory. Dropping it removes it, unless it outlives the run.
 #[derive(Debug)]
 pub(crate) struct RunDir {
     path: PathBuf,
+    outlives: bool,
 }
 
 impl RunDir {
@@ -25,7 +26,7 @@ impl RunDir {
         loop {
             let path = base.join(format!("sluice-{}-{attempt}", process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self { path }),
+                Ok(()) => return Ok(Self { path, outlives: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
                     attempt += 1;
                 }
@@ -37,6 +38,18 @@ impl RunDir {
         }
     }
 
+    /// The one in `state_dir`, in which the next run finds what this one leaves behind.
+    pub(crate) fn keep(state_dir: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(state_dir)?.join("run");
+        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        Ok(Self { path, outlives: true })
+    }
+
+    /// Whether the next run finds what this one leaves behind.
+    pub(crate) fn outlives(&self) -> bool {
+        self.outlives
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -45,6 +58,9 @@ impl RunDir {
 
 impl Drop for RunDir {
     fn drop(&mut self) {
+        if self.outlives {
+            return;
+        }
         if let Err(error) = fs::remove_dir_all(&self.path) {
             tracing::debug!(%error, "the run directory stayed behind");
         }

@@ -4,7 +4,7 @@ import csv
 import os
 import subprocess
 
-from conftest import TARGET
+from program import TARGET
 
 VENV = TARGET / "venv-perf"
 

@@ -14,17 +14,18 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/design.md, "Layout").
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("sluice", &["loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"]),
     ("router", &["mig", "oip", "policy", "protocol"]),
     ("policy", &["mig"]),
     ("oip", &[]),
-    ("worker", &["mig", "oip", "protocol", "simgpu"]),
+    ("worker", &["mig", "oip", "protocol", "simgpu", "wire"]),
     ("fakenvml", &["mig"]),
     ("protocol", &["mig"]),
     ("mig", &[]),
     ("simgpu", &["mig"]),
-    ("loadtest", &["oip"]),
+    ("wire", &[]),
+    ("loadtest", &["oip", "wire"]),
     ("sim", &["loadtest", "mig", "policy", "simgpu"]),
 ];
 

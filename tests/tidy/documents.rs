@@ -96,7 +96,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// Each heading as a link would name it.
-fn headings(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn headings(text: &str) -> impl Iterator<Item = String> {
     let slug = |title: &str| {
         let kept = title.trim().to_lowercase().replace(' ', "-");
         kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()

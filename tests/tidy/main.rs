@@ -2,6 +2,7 @@
 //! checks. Every failing test lists all it found, as `path:line: what`.
 
 mod code;
+mod dashboards;
 mod dependencies;
 mod documents;
 mod samples;

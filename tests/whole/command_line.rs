@@ -32,7 +32,7 @@ fn the_version_names_its_revision() {
 }
 
 #[test]
-fn the_help_lists_every_subcommand_and_hides_the_internal_one() {
+fn the_help_lists_every_subcommand_and_hides_the_internal_ones() {
     let output = sluice(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = stdout(&output);
@@ -42,12 +42,12 @@ fn the_help_lists_every_subcommand_and_hides_the_internal_one() {
         .skip(1)
         .map_while(|line| line.split_whitespace().next())
         .collect();
-    for command in ["up", "check", "load", "completions"] {
+    for command in ["up", "check", "load", "plan", "status", "completions"] {
         assert!(listed.contains(&command), "{command} is not among {listed:?}");
         let own = sluice(&[command, "--help"]);
         assert_eq!(own.status.code(), Some(0), "{command} --help: {}", stderr(&own));
     }
-    assert!(!listed.contains(&"executor"), "{listed:?}");
+    assert!(!listed.contains(&"executor") && !listed.contains(&"guard"), "{listed:?}");
     assert!(help.contains("Examples:"), "{help}");
 }
 
@@ -76,7 +76,7 @@ fn completions_exist_for_every_shell_and_know_the_subcommands() {
 }
 
 #[test]
-fn checking_a_file_with_six_mistakes_prints_six_lines_each_with_its_place_and_exits_78() {
+fn ask_19_checking_a_file_with_six_mistakes_prints_six_lines_each_with_its_place_and_exits_78() {
     let file = Path::new(ROOT).join("router/src/config/testdata/six-mistakes.toml");
     let file = file.to_str().unwrap();
     let output = sluice(&["check", file]);
@@ -100,7 +100,7 @@ fn a_file_that_is_not_there_exits_78_by_name_from_check_and_from_up() {
 }
 
 #[test]
-fn a_good_file_exits_0_and_prints_where_each_value_came_from() {
+fn ask_19_a_good_file_exits_0_and_prints_where_each_value_came_from() {
     let file = Path::new(ROOT).join("configs/router.toml");
     let file = file.to_str().unwrap();
     let checked = sluice(&["check", file]);

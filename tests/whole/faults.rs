@@ -26,7 +26,8 @@ fn all_served(clients: &mut [Client], round: usize) {
 /// Whether the slice's executor has been started again and its replicas are warm.
 fn is_back(slice: &Value, restarts: u64) -> bool {
     let replicas = slice["replicas"].as_array().unwrap();
-    slice["restarts"] == restarts && replicas.iter().all(|replica| replica["state"] == "ready")
+    slice["lanes"][0]["restarts"] == restarts
+        && replicas.iter().all(|replica| replica["state"] == "ready")
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn a_model_without_its_only_replica_is_refused_with_a_reason_and_served_once_it_
         }
     });
     assert_ne!(program.executors(), [pid]);
-    assert_eq!(program.slices()[0]["restarts"], 1);
+    assert_eq!(program.slices()[0]["lanes"][0]["restarts"], 1);
     assert_eq!(program.ask_admin("/readyz").status, 200);
     assert!(program.metrics().refused("one", "no_replica") >= 1);
 }
@@ -141,9 +142,11 @@ fn an_executor_that_keeps_dying_harms_no_other_model() {
             let of_frail = |slice: &&Value| slice["replicas"][0]["model"] == "frail";
             program.slices().iter().find(of_frail).unwrap().clone()
         };
-        let pid = eventually("it runs", || slice(&program)["pid"].as_u64());
+        let pid = eventually("it runs", || slice(&program)["lanes"][0]["pid"].as_u64());
         process::signal(pid.try_into().unwrap(), Signal::KILL);
-        eventually("its death is known", || (slice(&program)["restarts"] == death).then_some(()));
+        eventually("its death is known", || {
+            (slice(&program)["lanes"][0]["restarts"] == death).then_some(())
+        });
         assert_eq!(client.infer("sound", &Body::row()).status, 200);
     }
     eventually("it is back", || (client.infer("frail", &Body::row()).status == 200).then_some(()));

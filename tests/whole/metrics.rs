@@ -1,5 +1,6 @@
 //! What Prometheus sees.
 
+use router::metrics::Spec;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -11,17 +12,19 @@ use crate::{
     wait::eventually,
 };
 
-/// The metrics that are not of a model.
-const OF_THE_PROCESS: [&str; 3] = [
-    "sluice_config_last_reload_successful",
-    "sluice_config_last_reload_success_timestamp_seconds",
-    "sluice_build_info",
+/// Those that say how a model is, not what has happened.
+const NOT_ZERO: [&str; 4] = [
+    "sluice_objective_seconds",
+    "sluice_objective_target_ratio",
+    "sluice_batch_limit_requests",
+    "sluice_replicas",
 ];
-/// Those that say how the model is, not what has happened.
-const NOT_ZERO: [&str; 2] = ["sluice_batch_limit_requests", "sluice_replicas"];
+/// Those that are there only for what has them: a tenant with a rate, a GPU that counts its errors.
+const NOT_ALWAYS: [&str; 2] =
+    ["sluice_tenant_rate_limit_rows_per_second", "sluice_worker_gpu_memory_errors_total"];
 
-fn declared() -> impl Iterator<Item = &'static str> {
-    router::metrics::ALL.iter().map(|metric| metric.name)
+fn declared() -> impl Iterator<Item = &'static Spec> {
+    router::metrics::ALL.iter()
 }
 
 #[test]
@@ -32,7 +35,7 @@ fn every_series_of_a_model_is_there_at_zero_before_its_first_request() {
         .gpus(1)
         .start();
     let metrics = program.metrics();
-    for name in declared().filter(|name| !OF_THE_PROCESS.contains(name)) {
+    for name in declared().filter(|spec| spec.labels.contains(&"model")).map(|spec| spec.name) {
         for model in ["a", "b"] {
             let label = format!("model=\"{model}\"");
             let of_model: Vec<_> =
@@ -52,9 +55,9 @@ fn every_metric_has_its_type_and_its_help_and_none_is_undeclared() {
     let metrics = program.metrics();
     for (name, _) in metrics.types() {
         assert!(metrics.is_described(name), "{name} has no help");
-        assert!(declared().any(|declared| declared == name), "{name} is not declared");
+        assert!(declared().any(|declared| declared.name == name), "{name} is not declared");
     }
-    for name in declared() {
+    for name in declared().map(|spec| spec.name).filter(|name| !NOT_ALWAYS.contains(name)) {
         assert!(metrics.types().any(|(typed, _)| typed == name), "{name} is not exported");
     }
     let reply = program.ask_admin("/metrics");
@@ -70,12 +73,14 @@ fn histograms_rise_to_their_count() {
     }
     let metrics = program.metrics();
     for (name, _) in metrics.types().filter(|(_, kind)| *kind == "histogram") {
-        let count = metrics.value(&format!("{name}_count{{model=\"echo\"}}"));
+        let counts = format!("{name}_count{{model=\"echo\"");
+        let (_, count) =
+            metrics.series(name).find(|(series, _)| series.starts_with(&counts)).unwrap();
         assert_eq!(count, 7.0, "{name}");
         let mut buckets: Vec<(f64, f64)> = metrics
             .series(name)
             .filter_map(|(series, value)| {
-                let edge = series.split_once("le=\"")?.1.split('"').next()?;
+                let edge = series.split_once(",le=\"")?.1.split('"').next()?;
                 Some((edge.parse().unwrap(), value))
             })
             .collect();
@@ -83,6 +88,52 @@ fn histograms_rise_to_their_count() {
         assert!(buckets.is_sorted_by(|a, b| a.1 <= b.1), "{name}: {buckets:?}");
         assert_eq!(buckets.last(), Some(&(f64::INFINITY, count)), "{name}");
     }
+}
+
+#[test]
+fn ask_16_an_objective_on_an_edge_is_counted_alike_by_histogram_and_counter() {
+    // Far from the edge on either side: in time by a second, or late and refused.
+    let program = Setup::new().sleeper("echo", 3, "slo_ms = 2000").gpus(1).start();
+    let mut client = program.client();
+    for _ in 0..5 {
+        assert_eq!(client.infer("echo", &Body::row()).status, 200);
+    }
+    let metrics = program.metrics();
+    assert_eq!(metrics.value("sluice_objective_seconds{model=\"echo\"}"), 2.0);
+    assert_eq!(metrics.value("sluice_objective_target_ratio{model=\"echo\"}"), 0.99);
+    let within = "sluice_requests_within_objective_total{model=\"echo\"}";
+    let edge = "sluice_request_duration_seconds_bucket{model=\"echo\",le=\"2\"}";
+    assert_eq!(metrics.value(within), metrics.value(edge));
+    assert!(metrics.types().all(|(_, kind)| kind != "summary"), "summaries do not add up");
+}
+
+#[test]
+fn ask_18_the_sizes_of_batches_why_they_closed_and_the_limit_in_force_are_told() {
+    let settings = "slo_ms = 60000\nmax_batch = 4\nbatching = \"deadline\"";
+    let program = Setup::new().sleeper("slow", 20, settings).gpus(1).start();
+    program.signal_executor(Signal::STOP);
+    let mut clients: Vec<_> = (0..13).map(|_| program.client()).collect();
+    clients.iter_mut().for_each(|client| client.send_infer("slow", &Body::row()));
+    eventually("all have come", || {
+        let dispatch = &program.state("slow")["dispatch"];
+        let here = dispatch["waiting"].as_u64().unwrap() + dispatch["in_flight"].as_u64().unwrap();
+        (here == 13).then_some(())
+    });
+    program.signal_executor(Signal::CONT);
+    clients.iter_mut().for_each(|client| assert_eq!(client.receive().status, 200));
+    let metrics = program.metrics();
+    let rows = metrics.value("sluice_batch_requests_sum{model=\"slow\"}");
+    let batches = metrics.value("sluice_batch_requests_count{model=\"slow\"}");
+    let closed: f64 = metrics.series("sluice_batches_total").map(|(_, count)| count).sum();
+    assert_eq!((rows, closed), (13.0, batches));
+    assert_eq!(metrics.value("sluice_batch_requests_bucket{model=\"slow\",le=\"4\"}"), batches);
+    assert!(metrics.value("sluice_batches_total{model=\"slow\",closed_by=\"full\"}") >= 1.0);
+    let (_, limit) = metrics.series("sluice_batch_limit_requests").next().unwrap();
+    let told = &program.state("slow")["dispatch"]["limits"][0];
+    assert_eq!(told["rows"].as_f64(), Some(limit));
+    assert!((1.0..=4.0).contains(&limit), "{limit}");
+    let rule = if limit < 4.0 { "aimd" } else { "max_batch" };
+    assert_eq!(told["set_by"], rule, "{told}");
 }
 
 /// What was sent to `slow`, and how many of it.
@@ -147,7 +198,7 @@ fn each_request_ends_exactly_once_whatever_happens_to_it() {
         (metrics.ended_in_all("slow") >= requests).then_some(metrics)
     });
     assert_eq!(metrics.ended_in_all("slow"), requests, "{statuses:?} {last:?}");
-    let reasons = ["overloaded", "quota", "too_late", "no_replica", "draining", "invalid"];
+    let reasons = ["overloaded", "quota", "too_late", "no_replica", "invalid"];
     let refused: u64 = reasons.iter().map(|reason| metrics.refused("slow", reason)).sum();
     assert_eq!(refused, metrics.ended("slow", "refused"));
     let within = metrics.value("sluice_requests_within_objective_total{model=\"slow\"}") as u64;

@@ -79,6 +79,13 @@ impl Program {
         Self { child, lines, log, readers, folder, inference: None, admin: None, ended: None }
     }
 
+    /// Starts it again in the same folder; it must have ended.
+    pub(crate) fn again(mut self, args: &[&str]) -> Self {
+        assert!(self.ended.is_some(), "it still runs");
+        let folder = std::mem::replace(&mut self.folder, Folder::new());
+        Self::launch(folder, args, &[])
+    }
+
     /// The demo, once it is ready.
     pub(crate) fn demo() -> Self {
         let free = "127.0.0.1:0";
@@ -109,6 +116,17 @@ impl Program {
             };
             self.inference = self.inference.or_else(|| address("inference "));
             self.admin = self.admin.or_else(|| address("admin "));
+        }
+    }
+
+    /// Reads on until it says a line that begins with `word`, and returns the rest of it.
+    #[track_caller]
+    pub(crate) fn wait_word(&mut self, word: &str) -> String {
+        loop {
+            let line = self.line().unwrap_or_else(|| panic!("it ended before it said {word:?}"));
+            if let Some(rest) = line.strip_prefix(word) {
+                return rest.trim().to_owned();
+            }
         }
     }
 
@@ -159,15 +177,25 @@ impl Program {
         stats["model_stats"][0].clone()
     }
 
-    /// Each slice as `/admin/v1/workers` has it.
+    /// Each worker as `/admin/v1/workers` has it.
+    pub(crate) fn workers(&self) -> Vec<Value> {
+        self.ask_admin("/admin/v1/workers").json()["workers"].as_array().unwrap().clone()
+    }
+
+    /// Each slice of every worker.
     pub(crate) fn slices(&self) -> Vec<Value> {
-        self.ask_admin("/admin/v1/workers").json()["slices"].as_array().unwrap().clone()
+        let list = |value: &Value| value.as_array().unwrap().clone();
+        let gpus =
+            self.workers().iter().flat_map(|worker| list(&worker["gpus"])).collect::<Vec<_>>();
+        gpus.iter().flat_map(|gpu| list(&gpu["slices"])).collect()
     }
 
     /// The executors that run now, by slice.
     pub(crate) fn executors(&self) -> Vec<u32> {
-        let pid = |slice: &Value| slice["pid"].as_u64().map(|pid| pid.try_into().unwrap());
-        self.slices().iter().filter_map(pid).collect()
+        let pid = |lane: &Value| lane["pid"].as_u64().map(|pid| pid.try_into().unwrap());
+        let slices = self.slices();
+        let lanes = slices.iter().flat_map(|slice| slice["lanes"].as_array().unwrap());
+        lanes.filter_map(pid).collect()
     }
 
     /// Waits until nobody waits for `model` and nothing of it runs.

@@ -29,6 +29,7 @@ fn slo_ms(program: &Program) -> Value {
 fn settings(program: &Program) -> Value {
     let mut state = program.state("slow");
     state["dispatch"] = Value::Null;
+    state["recent"] = Value::Null;
     state
 }
 
@@ -41,7 +42,7 @@ fn ask_20_a_hangup_puts_a_new_objective_in_force() {
     eventually("the new objective is in force", || (slo_ms(&program) == 750.0).then_some(()));
     assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
     assert_eq!(program.executors().len(), 1);
-    assert_eq!(program.slices()[0]["restarts"], 0, "a reload is no restart");
+    assert_eq!(program.slices()[0]["lanes"][0]["restarts"], 0, "a reload is no restart");
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn ask_20_a_reload_by_post_reports_exactly_what_changed() {
 }
 
 #[test]
-fn a_broken_file_changes_nothing_and_its_problems_are_told_by_place() {
+fn ask_20_a_broken_file_changes_nothing_and_its_problems_are_told_by_place() {
     let (program, text) = start();
     let before = settings(&program);
     let broken = text.replace("slo_ms = 1000", "slo_ms = 750\nmax_bach = 3");
@@ -119,7 +120,7 @@ fn a_change_that_needs_a_restart_is_refused_with_all_that_came_with_it() {
     let (program, text) = start();
     let before = settings(&program);
     let wants: [(&str, String); 3] = [
-        ("model.slow.memory_mib", text.replace("max_batch = 8", "max_batch = 8\nmemory_mib = 99")),
+        ("model.slow.version", text.replace("max_batch = 8", "max_batch = 8\nversion = \"2\"")),
         ("router.max_connections", text.replace("[[model]]", "max_connections = 7\n[[model]]")),
         ("worker", text.clone() + "[[worker]]\ngpu = \"simulated:A100-80GB\"\n"),
     ];

@@ -70,6 +70,10 @@ impl Setup {
         self.folder.write(name, bytes);
     }
 
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
     /// The file's text.
     pub(crate) fn text(&self) -> String {
         let Self { router, tables, .. } = self;
@@ -80,8 +84,13 @@ impl Setup {
 
     /// Writes the file and starts the program on it, without waiting for anything.
     pub(crate) fn launch(self) -> Program {
+        self.launch_as("up")
+    }
+
+    /// The same with another subcommand.
+    pub(crate) fn launch_as(self, command: &str) -> Program {
         let config = self.folder.write("sluice.toml", self.text());
-        Program::launch(self.folder, &["up", "--config", config.to_str().unwrap()], &[])
+        Program::launch(self.folder, &[command, "--config", config.to_str().unwrap()], &[])
     }
 
     /// The same, once it is ready.

@@ -6,12 +6,14 @@ mod ort;
 mod pace;
 pub(crate) mod pause;
 mod pieces;
+pub(crate) mod server;
 mod synthetic;
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use bytes::Bytes;
-use protocol::{Batch, TensorHead};
+use oip::Datatype;
+use protocol::{Batch, ModelSpec, Part, TensorHead};
 
 pub use self::pace::Pace;
 use crate::signature::{Refusal, Signature, Spec};
@@ -25,7 +27,7 @@ pub trait Engine: Send {
     fn signature(&self) -> &Signature;
 
     /// What this engine is, for the model's metadata.
-    fn platform(&self) -> &'static str;
+    fn platform(&self) -> &str;
 
     /// Bytes the model needs that the process does not show, or shows too few of.
     fn memory_bytes(&self) -> u64;
@@ -40,6 +42,38 @@ pub trait Engine: Send {
 
     /// Runs a batch whose tensors are `body`.
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError>;
+
+    /// How often to look after it while it has nothing to do; never, if it cannot go by itself.
+    fn look_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether it is still there.
+    fn look(&mut self) -> Result<(), Lost> {
+        Ok(())
+    }
+}
+
+/// A model that is gone, and that must be loaded anew to be had again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct Lost {
+    /// For a caller, in a line.
+    pub reason: String,
+    /// What it said last, for operators; may be empty, or have several lines.
+    pub last_words: String,
+}
+
+impl Lost {
+    /// The reason and the last words.
+    pub fn whole(&self) -> String {
+        let Self { reason, last_words } = self;
+        if last_words.is_empty() {
+            reason.clone()
+        } else {
+            format!("{reason}; it said last:\n{last_words}")
+        }
+    }
 }
 
 /// The outputs of a batch, and where its time went.
@@ -85,12 +119,30 @@ impl Output {
                 return Err(RunError::Model { reason });
             }
         };
-        let row = data.len() / batch.rows().max(1) as usize;
-        let length =
-            |rows: u32| u32::try_from(row.saturating_mul(rows as usize)).unwrap_or(u32::MAX);
-        let lengths = batch.requests.iter().map(|part| length(part.rows)).collect();
+        let lengths = if spec.datatype == Datatype::Bytes {
+            let row = tail.iter().product::<u64>() as usize;
+            string_lengths(row, &data, batch)
+        } else {
+            let row = data.len() / batch.rows().max(1) as usize;
+            let length =
+                |rows: u32| u32::try_from(row.saturating_mul(rows as usize)).unwrap_or(u32::MAX);
+            batch.requests.iter().map(|part| length(part.rows)).collect()
+        };
         Ok(Self { head: spec.head(tail), lengths, data: vec![data] })
     }
+}
+
+/// Bytes of each request's strings, of which a row has `row`.
+fn string_lengths(row: usize, data: &[u8], batch: &Batch) -> Vec<u32> {
+    let mut left = data;
+    let mut skip = || {
+        let (prefix, rest) = left.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*prefix);
+        left = rest.get(length as usize..)?;
+        length.checked_add(4)
+    };
+    let mut length = |part: &Part| (0..row * part.rows as usize).map_while(|_| skip()).sum();
+    batch.requests.iter().map(&mut length).collect()
 }
 
 /// Why a model could not be loaded.
@@ -120,6 +172,9 @@ pub enum LoadError {
         /// What is missing.
         reason: String,
     },
+    /// The server was not to be had.
+    #[error("{}", .0.whole())]
+    Server(Lost),
     /// The order names a datatype that does not exist.
     #[error(transparent)]
     Datatype(#[from] oip::UnknownDatatype),
@@ -149,10 +204,13 @@ pub enum RunError {
         /// What the engine said.
         reason: String,
     },
+    /// The model is gone.
+    #[error(transparent)]
+    Lost(#[from] Lost),
 }
 
-/// Loads the model that `spec` names.
-pub fn load(spec: &protocol::ModelSpec) -> Result<Box<dyn Engine>, LoadError> {
+/// Loads the model that `spec` names; `program` is the one that has the subcommand `guard`.
+pub fn load(spec: &ModelSpec, program: &Path) -> Result<Box<dyn Engine>, LoadError> {
     match &spec.engine {
         protocol::Engine::Onnx { path } => {
             let threads = usize::try_from(spec.threads).unwrap_or(1);
@@ -162,6 +220,7 @@ pub fn load(spec: &protocol::ModelSpec) -> Result<Box<dyn Engine>, LoadError> {
             }
             Ok(Box::new(onnx::Onnx::load(path, threads)?))
         }
+        protocol::Engine::Server(server) => Ok(Box::new(server::Server::start(server, program)?)),
         protocol::Engine::Synthetic { curve, noise, inputs, outputs } => {
             let shapes = protocol::Shapes { inputs: inputs.clone(), outputs: outputs.clone() };
             let signature = Signature::read(&shapes)?;
@@ -169,5 +228,28 @@ pub fn load(spec: &protocol::ModelSpec) -> Result<Box<dyn Engine>, LoadError> {
             let memory_bytes = spec.memory_mib.saturating_mul(1 << 20);
             Ok(Box::new(synthetic::Synthetic::new(signature, curve, memory_bytes)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_different_lengths_are_told_apart_by_request() {
+        let spec = Spec { name: "y".into(), datatype: Datatype::Bytes, shape: vec![-1, 2] };
+        let part = |rows| Part { rows, bytes: vec![] };
+        let batch =
+            Batch { id: 1, replica: 1, inputs: vec![], requests: vec![part(1), part(2), part(1)] };
+        let words = ["a", "", "four", "xx", "", "", "eleven char", "z"];
+        let data: Vec<u8> = words
+            .iter()
+            .flat_map(|word| [&(word.len() as u32).to_le_bytes(), word.as_bytes()].concat())
+            .collect();
+        let whole = data.len() as u32;
+        let output = Output::of_batch(&spec, &[4, 2], data.into(), &batch, true).unwrap();
+        assert_eq!(output.lengths, [9, 22, 20]);
+        assert_eq!(output.lengths.iter().sum::<u32>(), whole);
+        assert_eq!(output.head.tail, [2]);
     }
 }

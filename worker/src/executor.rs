@@ -1,50 +1,61 @@
-//! The process that owns one slice: it takes orders on stdin, gives notices on stdout, and runs the
-//! batches that routers send to its socket.
+//! The process that is one lane of a slice: it takes orders on a control socket, says there what it
+//! has, and runs the batches that routers send to its other socket, one at a time.
 //!
 //! It is made of plain blocking threads, since each has one thing to wait for and a hop costs more
-//! than a thread: one reads orders, one accepts, one per connection reads frames, one per replica
-//! runs batches and writes their replies itself.
+//! than a thread: one reads orders, one accepts, one per connection reads frames, one runs batches
+//! and writes their replies itself, and one per replica brings it up and later waits for its end.
 //!
-//! When stdin ends, the worker is gone and the process exits at once, so no executor outlives its
-//! worker. (The kernel's parent-death signal would not do: it follows the thread that forked, and
-//! an asynchronous worker has no thread of its own.)
+//! It outlives its worker by as long as it was told to, so that a worker that is started again
+//! finds it at work. (The kernel's parent-death signal would not do, even where it shall not outlive
+//! it: it follows the thread that forked, and an asynchronous worker has no thread of its own.)
 
+mod control;
+mod lane;
 mod link;
 mod listen;
 mod replica;
 mod warm;
 
 use std::{
-    collections::HashMap,
-    io::{self, BufRead, Read, Write},
-    path::PathBuf,
-    process::ExitCode,
-    sync::Arc,
-    thread,
+    collections::BTreeMap, io, net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc, thread,
+    time::Duration,
 };
 
 use parking_lot::{Mutex, RwLock};
-use protocol::{MAX_LINE, ModelSpec, Notice, Order};
+use protocol::{
+    Engine, ExecutorState, LoadedReplica, ModelSpec, Notice, ReadyReplica, ReplicaState, Seat,
+    VERSION,
+};
 
-use self::replica::Replica;
+use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica, warm::Warm};
+use crate::{engine::Lost, seat};
 
 /// What an executor is told on its command line.
 #[derive(Clone, Debug)]
 pub struct ExecutorArgs {
-    /// The label of the slice it owns.
+    /// Which lane of which slice it is.
+    pub seat: Seat,
+    /// The label of the slice.
     pub slice: String,
-    /// The directory of its socket, which nobody else may enter.
+    /// The device it may use, as its worker names it.
+    pub device: Option<String>,
+    /// The directory of its sockets, which nobody else may enter.
     pub run_dir: PathBuf,
-    /// Listen on a free TCP port of the loopback interface instead of a Unix socket.
-    pub tcp: bool,
+    /// Listen on a free TCP port of this address instead of a Unix socket.
+    pub listen: Option<IpAddr>,
+    /// How long it waits for another worker when its own is gone.
+    pub orphan_wait: Duration,
+    /// The program that has the subcommand `guard`: this one, as a rule.
+    pub program: PathBuf,
 }
 
-/// The body of `sluice executor`; returns when the worker says so or is gone.
-pub fn run_executor(args: &ExecutorArgs) -> ExitCode {
-    match serve(args, io::stdin().lock(), io::stdout()) {
+/// The body of `sluice executor`; returns when its worker says so, or is gone for long enough.
+pub fn run_executor(args: ExecutorArgs) -> ExitCode {
+    let slice = args.slice.clone();
+    match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(slice = args.slice, %error, "executor cannot go on");
+            tracing::error!(slice, %error, "executor cannot go on");
             ExitCode::FAILURE
         }
     }
@@ -53,135 +64,184 @@ pub fn run_executor(args: &ExecutorArgs) -> ExitCode {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExecutorError {
     #[error("cannot listen: {0}")]
-    Listen(#[from] listen::ListenError),
-    #[error("cannot read orders: {0}")]
-    Read(#[source] io::Error),
-    #[error("an order is longer than {MAX_LINE} bytes")]
-    TooLong,
-    #[error("cannot understand an order: {0}")]
-    Order(#[source] serde_json::Error),
-    #[error("told to listen twice")]
-    Twice,
+    Listen(#[from] ListenError),
+    #[error("cannot wait for a worker: {0}")]
+    Control(#[source] io::Error),
+    #[error("cannot make a token: {0}")]
+    Token(#[source] io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
 }
 
 /// What the executor's threads share.
 struct Executor {
-    slice: String,
-    notices: Notices,
-    replicas: RwLock<HashMap<u32, Arc<Replica>>>,
+    args: ExecutorArgs,
+    address: String,
+    token: String,
+    lane: Lane,
+    held: RwLock<BTreeMap<u32, Held>>,
+    worker: Worker,
     /// Held while a model loads and warms, so that models do not disturb each other's measurements.
     loading: Mutex<()>,
 }
 
-/// Carries out `orders` until one says stop or there are no more.
-pub(crate) fn serve(
-    args: &ExecutorArgs,
-    mut orders: impl BufRead,
-    notices: impl Write + Send + 'static,
-) -> Result<(), ExecutorError> {
+/// A replica, and what the worker is told of it.
+struct Held {
+    replica: Arc<Replica>,
+    model: String,
+    version: String,
+    memory_mib: u64,
+    digest: u64,
+    state: ReplicaState,
+}
+
+/// Serves until told to stop, or left alone for too long.
+pub(crate) fn serve(args: ExecutorArgs) -> Result<(), ExecutorError> {
+    let token = seat::token().map_err(ExecutorError::Token)?;
+    let (listener, bound) = listen::bind(&args)?;
+    let (orders, _control) = listen::bind_control(&args)?;
     let executor = Arc::new(Executor {
-        slice: args.slice.clone(),
-        notices: Notices(Mutex::new(Box::new(notices))),
-        replicas: RwLock::default(),
+        args,
+        address: bound.address.clone(),
+        token,
+        lane: Lane::default(),
+        held: RwLock::default(),
+        worker: Worker::default(),
         loading: Mutex::new(()),
     });
-    let mut bound = None;
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let limit = MAX_LINE as u64 + 1;
-        orders.by_ref().take(limit).read_until(b'\n', &mut line).map_err(ExecutorError::Read)?;
-        if line.len() > MAX_LINE {
-            return Err(ExecutorError::TooLong);
-        }
-        if line.is_empty() {
-            return Ok(());
-        }
-        match serde_json::from_slice(&line).map_err(ExecutorError::Order)? {
-            Order::Listen { .. } if bound.is_some() => return Err(ExecutorError::Twice),
-            Order::Listen { token } => {
-                let listening = bound.insert(listen::start(args, token, &executor)?);
-                let address = listening.address.clone();
-                executor.notices.give(&Notice::Listening { address });
-            }
-            Order::Load { replica, spec } => executor.load(replica, spec)?,
-            Order::Unload { replica } => executor.unload(replica),
-            Order::Stop => return Ok(()),
-        }
-    }
+    let at_work = Arc::clone(&executor);
+    spawn("lane", move || at_work.lane.work())?;
+    let accepting = Arc::clone(&executor);
+    spawn("accept", move || listen::accept(&listener, &accepting))?;
+    control::attend(&executor, &orders)
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), ExecutorError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread.map(drop).map_err(ExecutorError::Thread)
 }
 
 impl Executor {
-    fn load(self: &Arc<Self>, id: u32, spec: ModelSpec) -> Result<(), ExecutorError> {
+    /// Everything the worker may want to know.
+    fn state(&self) -> ExecutorState {
+        let held = self.held.read();
+        let replicas = held.iter().map(|(id, held)| LoadedReplica {
+            replica: *id,
+            model: held.model.clone(),
+            version: held.version.clone(),
+            memory_mib: held.memory_mib,
+            digest: held.digest,
+            state: held.state.clone(),
+        });
+        ExecutorState {
+            version: VERSION,
+            seat: self.args.seat.clone(),
+            pid: std::process::id(),
+            device: self.args.device.clone(),
+            busy_us: self.lane.busy_us(),
+            replicas: replicas.collect(),
+        }
+    }
+
+    fn announce(&self) {
+        self.worker.tell(|| Notice::State(Box::new(self.state())));
+    }
+
+    fn load(self: &Arc<Self>, id: u32, digest: u64, spec: ModelSpec) -> Result<(), ExecutorError> {
         let replica = Arc::new(Replica::new(id));
-        let mut replicas = self.replicas.write();
-        if replicas.contains_key(&id) {
-            tracing::warn!(replica = id, "replica is loaded already; order ignored");
+        let mut all = self.held.write();
+        let there = all.get(&id).map(|held| &held.state);
+        if there.is_some_and(|state| !matches!(state, ReplicaState::Failed { .. })) {
             return Ok(());
         }
-        replicas.insert(id, Arc::clone(&replica));
-        drop(replicas);
+        let held = Held {
+            replica: Arc::clone(&replica),
+            model: spec.name.clone(),
+            version: spec.version.clone(),
+            memory_mib: spec.memory_mib,
+            digest,
+            state: ReplicaState::Loading,
+        };
+        all.insert(id, held);
+        drop(all);
+        self.announce();
         let executor = Arc::clone(self);
-        thread::Builder::new()
-            .name(format!("replica-{id}"))
-            .spawn(move || executor.live(&replica, &spec))
-            .map_err(ExecutorError::Thread)?;
-        Ok(())
+        spawn(&format!("replica-{id}"), move || executor.live(&replica, &spec))
     }
 
     /// A replica's whole life, on its own thread.
+    ///
+    /// One that fails stays to be seen, until its worker has it loaded again or dropped.
     fn live(&self, replica: &Replica, spec: &ModelSpec) {
         let id = replica.id();
         let loading = self.loading.lock();
-        let loaded = warm::bring_up(id, spec, &self.notices);
+        let mut warming = |batch| self.set(id, ReplicaState::Warming { batch });
+        let loaded = warm::bring_up(spec, &self.args.program, &self.lane, &mut warming);
         drop(loading);
-        match loaded {
-            Ok(warm) => {
-                replica.open(warm.ready);
-                self.notices.give(&warm.notice);
-                replica.work(warm.engine);
-                self.replicas.write().remove(&id);
-                self.notices.give(&Notice::Unloaded { replica: id });
-            }
-            Err(reason) => {
-                tracing::error!(replica = id, model = spec.name, reason, "model not loaded");
-                self.replicas.write().remove(&id);
-                self.notices.give(&Notice::Failed { replica: id, reason });
-            }
+        // A file that cannot be loaded stays so; a server may do better next time.
+        let is_server = matches!(spec.engine, Engine::Server(_));
+        let failed = match loaded {
+            Ok(_) | Err(_) if self.lane.is_closed(replica) => None,
+            Ok(warm) => self.serve(replica, warm).err().map(|lost| (lost.whole(), true)),
+            Err(reason) => Some((reason, is_server)),
+        };
+        if let Some((reason, crashed)) = failed {
+            tracing::error!(replica = id, model = spec.name, reason, "model cannot be served");
+            self.set(id, ReplicaState::Failed { reason, crashed });
+            return;
+        }
+        self.held.write().remove(&id);
+        self.announce();
+    }
+
+    /// From a warm model to its unloading, or to its loss.
+    fn serve(&self, replica: &Replica, warm: Warm) -> Result<(), Lost> {
+        let id = replica.id();
+        let look_every = warm.engine.look_every();
+        replica.open(warm.engine, warm.ready);
+        replica.pace(self.lane.pace());
+        let (address, token) = (self.address.clone(), self.token.clone());
+        let ready = ReadyReplica { address, token, ..warm.told };
+        self.set(id, ReplicaState::Ready(Box::new(ready)));
+        while !self.lane.wait_closed(replica, look_every) {
+            replica.look()?;
+        }
+        self.set(id, ReplicaState::Draining);
+        self.lane.wait_drained(replica);
+        replica.retire();
+        Ok(())
+    }
+
+    fn set(&self, id: u32, state: ReplicaState) {
+        if let Some(held) = self.held.write().get_mut(&id) {
+            held.state = state;
+        }
+        self.announce();
+    }
+
+    /// One that failed is forgotten; one that is still loading goes once it is loaded.
+    fn unload(&self, id: u32) {
+        let mut all = self.held.write();
+        let Some(held) = all.get(&id) else { return };
+        if matches!(held.state, ReplicaState::Failed { .. }) {
+            all.remove(&id);
+            drop(all);
+            self.announce();
+        } else {
+            self.lane.close(&held.replica);
         }
     }
 
-    fn unload(&self, id: u32) {
-        match self.replica(id) {
-            Some(replica) => replica.close(),
-            None => tracing::warn!(replica = id, "no such replica; order ignored"),
+    /// Slows down every model that only pretends to work, those still to come included.
+    fn pace(&self, factor: f64) {
+        self.lane.set_pace(factor);
+        for held in self.held.read().values() {
+            held.replica.pace(factor);
         }
     }
 
     fn replica(&self, id: u32) -> Option<Arc<Replica>> {
-        self.replicas.read().get(&id).cloned()
-    }
-
-    fn every_replica(&self) -> Vec<Arc<Replica>> {
-        self.replicas.read().values().cloned().collect()
-    }
-}
-
-/// The way back to the worker.
-struct Notices(Mutex<Box<dyn Write + Send>>);
-
-impl Notices {
-    fn give(&self, notice: &Notice) {
-        let mut line =
-            serde_json::to_vec(notice).expect("a notice has only strings for keys, and no maps");
-        line.push(b'\n');
-        let mut out = self.0.lock();
-        if let Err(error) = out.write_all(&line).and_then(|()| out.flush()) {
-            // The end of stdin will say the same, and end the process.
-            tracing::warn!(%error, "the worker does not listen");
-        }
+        self.held.read().get(&id).map(|held| Arc::clone(&held.replica))
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use mig::Geometry;
 
+use self::simulated::Work;
 pub use error::{GpuError, User};
 pub use lease::Lease;
 pub use survey::{
@@ -44,6 +45,12 @@ pub trait Gpu: Send {
 
     /// The Xid errors since the last call, waiting up to `wait` for the first.
     fn xids(&mut self, wait: Duration) -> Result<Vec<Xid>, GpuError>;
+
+    /// Takes note of who is busy with what, and says how much slower than alone each slice runs
+    /// for it, by UUID. Slices that are not in `works` are idle. On a real GPU they feel it.
+    fn feel(&self, _works: &[Work]) -> Result<Vec<(String, f64)>, GpuError> {
+        Ok(Vec::new())
+    }
 }
 
 /// What a reshape came to.

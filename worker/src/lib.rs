@@ -1,18 +1,25 @@
-//! Slices of GPUs at work: the executor that owns one, and the worker that keeps executors alive.
+//! Slices of GPUs at work: the executors that serve them, and the worker that keeps them.
 //!
-//! CUDA shows a process one MIG device, so every slice has a process of its own. The worker starts
-//! it, orders models into it over its stdin, hears of them on its stdout, and starts it again when
-//! it dies. Batches do not pass through the worker: the router sends them to the executor itself.
-//! [`gpu`] reads and cuts the GPUs the slices are of.
+//! CUDA shows a process one MIG device, so every slice has a process of its own, or several: each
+//! is a lane, one stream of execution. The worker ([`Host`]) makes a machine's GPUs, lanes and
+//! models as the router desires them, and reports what is. Executors outlive it for a while, so that
+//! the next worker finds them at work. Batches do not pass through it: the router sends them to the
+//! executor itself. [`gpu`] reads and cuts the GPUs the slices are of.
 
 mod clock;
 pub mod engine;
 mod executor;
 pub mod gpu;
+mod host;
+mod join;
+mod lines;
+mod memory;
+mod reconcile;
+mod seat;
 mod signature;
-mod supervise;
 
+pub use engine::server::guard::run_guard;
 pub use executor::{ExecutorArgs, run_executor};
-pub use protocol::{ModelSpec, ReadyReplica, ReplicaReport, ReplicaState, Report};
+pub use host::{Changes, GpuSettings, Host, HostError, Launch, Open};
+pub use join::{Door, Parted, converse, join};
 pub use signature::{Refusal, Signature, Spec};
-pub use supervise::{Launch, Placement, PlanError, SlicePlan, Worker, start};

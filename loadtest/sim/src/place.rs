@@ -7,7 +7,7 @@ use mig::Geometry;
 use policy::{
     dispatch::Settings,
     plan::{self, PlanError, Problem, Rules, rivals::Planner},
-    spread::{self, NoRoom, Want},
+    spread::{self, NoRoom, Slice, Want},
 };
 use simgpu::{SimError, random::Random};
 
@@ -114,11 +114,11 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
         .flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize))
         .collect();
     let mut places = Vec::new();
-    let mut free_mib = Vec::new();
+    let mut slices = Vec::new();
     for (gpu, geometry) in gpus.iter().enumerate() {
         for (slice, position) in geometry.positions().iter().enumerate() {
             places.push((gpu, slice));
-            free_mib.push(simgpu::total_mib(*position));
+            slices.push(Slice { free_mib: simgpu::total_mib(*position), replicas: 0 });
         }
     }
     let want = |subject: &Subject| Want {
@@ -126,20 +126,23 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
         replicas: subject.replicas,
     };
     let wants: Vec<Want> = study.models.iter().map(want).collect();
-    let no_room = |none: NoRoom| PlaceError::NoRoom {
-        model: study.models[none.model].name.clone(),
-        needs_mib: none.needs_mib,
-        free_mib: none.most_free_mib,
-    };
-    let chosen = spread::spread(&free_mib, &wants).map_err(no_room)?;
+    let chosen = spread::spread(&slices, &wants);
     let models = study.models.iter().enumerate();
     let models =
         models.flat_map(|(index, subject)| std::iter::repeat_n(index, subject.replicas as usize));
-    let seats = models.zip(chosen).map(|(model, place)| {
-        let (gpu, slice) = places[place];
-        Seat { model, gpu, slice }
-    });
-    Ok((gpus, seats.collect()))
+    let seat = |(model, place): (usize, Result<usize, NoRoom>)| match place {
+        Ok(place) => {
+            let (gpu, slice) = places[place];
+            Ok(Seat { model, gpu, slice })
+        }
+        Err(none) => Err(PlaceError::NoRoom {
+            model: study.models[model].name.clone(),
+            needs_mib: none.needs_mib,
+            free_mib: none.most_free_mib,
+        }),
+    };
+    let seats = models.zip(chosen).map(seat).collect::<Result<_, _>>()?;
+    Ok((gpus, seats))
 }
 
 fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {

@@ -24,6 +24,8 @@ const SENDS_AT_ONCE: usize = 64;
 /// Connections made before the first request is due.
 const READY_CONNECTIONS: usize = 32;
 const READY_WITHIN: Duration = Duration::from_secs(1);
+/// A wait this short is spent looking for answers: to set a timer and be woken by it takes as long.
+const SPIN: Duration = Duration::from_micros(20);
 /// How often progress is told and the wish to stop is looked at.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -93,8 +95,8 @@ impl Engine<'_> {
 
     /// Sleeps until something happens or `until`, to the precision of the kernel's timers.
     fn wait(&mut self, events: &mut Vec<Event>, until: Duration) -> Result<(), EngineError> {
-        let overdue = until <= clock::now();
-        if !overdue && until != self.armed {
+        let soon = until <= clock::now() + SPIN;
+        if !soon && until != self.armed {
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let at = Timespec::try_from(until).expect("a moment of this run fits");
             let value = Itimerspec { it_interval: zero, it_value: at };
@@ -103,7 +105,7 @@ impl Engine<'_> {
             self.armed = until;
         }
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let timeout = overdue.then_some(&at_once);
+        let timeout = soon.then_some(&at_once);
         match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(source) => Err(EngineError { what: "wait for events", source }),

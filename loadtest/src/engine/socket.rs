@@ -7,11 +7,9 @@ use rustix::{
     io::Errno,
     net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt},
 };
+use wire::{Answer, Reader};
 
-use crate::{
-    clock,
-    wire::{Answer, Reader},
-};
+use crate::clock;
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]

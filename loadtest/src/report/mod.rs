@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A client later than this, one time in a hundred, has measured itself.
-const LAG_LIMIT_MS: f64 = 1.0;
+const LAG_LIMIT: Duration = Duration::from_millis(1);
 
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -112,6 +112,8 @@ pub struct StreamReport {
 pub struct ClientReport {
     /// How late requests were sent.
     pub send_lag: Spread,
+    /// Of requests sent, those within a millisecond of when they were due; 1 if none was sent.
+    pub share_within_1ms: f64,
     /// Of one core.
     pub cpu_share: f64,
     /// Connections ever opened.
@@ -241,7 +243,7 @@ impl ClientReport {
         let elapsed = client.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
         let cpu_share = client.processor.as_secs_f64() / elapsed;
         let mut limits = Vec::new();
-        if send_lag.p99_ms > LAG_LIMIT_MS {
+        if send_lag.p99_ms > ms(LAG_LIMIT) {
             limits.push(format!(
                 "requests were sent late: p99 {:.1} ms after they were due",
                 send_lag.p99_ms
@@ -253,8 +255,14 @@ impl ClientReport {
                 client.waited_for_connection, client.connections_most
             ));
         }
+        let prompt = client.send_lag_us.count_between(0, LAG_LIMIT.as_micros() as u64);
+        let share_within_1ms = match client.send_lag_us.len() {
+            0 => 1.0,
+            sent => prompt as f64 / sent as f64,
+        };
         Self {
             send_lag,
+            share_within_1ms,
             cpu_share,
             connections_opened: client.connections_opened,
             connections_most: client.connections_most,

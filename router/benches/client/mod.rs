@@ -78,11 +78,13 @@ async fn drive(server: SocketAddr, idle: &mut Vec<Connection>, requests: usize) 
 struct Connection {
     tcp: TcpStream,
     request: Vec<u8>,
+    /// What every answer ends in; heads differ in length.
+    body: Vec<u8>,
     response: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects, and learns from a first answer how long every answer is.
+    /// Connects, and learns from a first answer how every answer ends.
     async fn open(server: SocketAddr) -> io::Result<Self> {
         let mut tcp = TcpStream::connect(server).await?;
         tcp.set_nodelay(true)?;
@@ -95,13 +97,18 @@ impl Connection {
         .into_bytes();
         request.extend([0; 4096]);
         tcp.write_all(&request).await?;
-        let response = first(&mut tcp).await?;
-        Ok(Self { tcp, request, response })
+        let (body, response) = (first(&mut tcp).await?, Vec::with_capacity(4096));
+        Ok(Self { tcp, request, body, response })
     }
 
     async fn ask(&mut self) -> io::Result<()> {
         self.tcp.write_all(&self.request).await?;
-        self.tcp.read_exact(&mut self.response).await?;
+        self.response.clear();
+        while !self.response.ends_with(&self.body) {
+            if self.tcp.read_buf(&mut self.response).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
         if self.response.starts_with(b"HTTP/1.1 200 ") {
             return Ok(());
         }
@@ -109,7 +116,7 @@ impl Connection {
     }
 }
 
-/// One whole answer.
+/// The body of one whole answer.
 async fn first(tcp: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut response = Vec::new();
     loop {
@@ -120,7 +127,7 @@ async fn first(tcp: &mut TcpStream) -> io::Result<Vec<u8>> {
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         if length.and_then(|length| length.parse().ok()) == Some(body.len()) {
-            return Ok(response);
+            return Ok(body.as_bytes().to_vec());
         }
     }
 }

@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
+pub(crate) mod large;
 pub(crate) mod peer;
+pub(crate) mod router;
 
 use std::time::Duration;
 
@@ -54,6 +56,12 @@ impl Samples {
 
     pub(crate) fn median(&self) -> f64 {
         self.quantile(0.5)
+    }
+
+    /// Between which values the true median lies, 95 times in 100.
+    pub(crate) fn interval(&self) -> [f64; 2] {
+        let half = 0.98 / (self.0.len().max(1) as f64).sqrt();
+        [(0.5 - half).max(0.0), (0.5 + half).min(1.0)].map(|part| self.quantile(part))
     }
 
     /// The median, the least and the most.

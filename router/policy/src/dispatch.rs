@@ -12,7 +12,10 @@ mod settling;
 
 use std::time::Duration;
 
-pub use self::event::{Arrival, Batch, Class, ClosedBy, Effect, Ended, Learned, Refusal, Settings};
+pub use self::event::{
+    Arrival, Batch, BatchLimit, Class, ClosedBy, Effect, Ended, Learned, LimitedBy, Refusal,
+    Settings,
+};
 use crate::{
     fair::Shares,
     moment::Moment,
@@ -134,9 +137,14 @@ impl Dispatch {
     }
 
     /// Replicas in rotation, with their batch limits.
-    pub fn limits(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn limits(&self) -> impl Iterator<Item = BatchLimit> + '_ {
         let guard = self.rule.guard();
-        self.replicas.iter().map(move |replica| (replica.id, replica.limit(guard)))
+        self.replicas.iter().map(move |replica| {
+            let rows = replica.limit(guard);
+            let set_by =
+                if rows < self.settings.max_batch { LimitedBy::Aimd } else { LimitedBy::MaxBatch };
+            BatchLimit { replica: replica.id, rows, set_by }
+        })
     }
 
     /// Rows per second arriving.

@@ -1,9 +1,18 @@
 //! A first placement: each model's least replicas, spread over the slices there are.
 //!
 //! A replica goes to the slice that holds the fewest replicas among those with memory for it, and
-//! of those to the first, so that the same configuration always gives the same placement.
+//! of those to the first, so that the same question always has the same answer.
 
-/// Replicas wanted of one model.
+/// A slice, and what it holds already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Memory that no replica has.
+    pub free_mib: u64,
+    /// Replicas on it.
+    pub replicas: u32,
+}
+
+/// Replicas wanted of one model, beyond those there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     /// Memory one replica needs.
@@ -15,38 +24,40 @@ pub struct Want {
 /// A replica that fits nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Index of its model.
-    pub model: usize,
     /// What it needs.
     pub needs_mib: u64,
     /// The most any slice has left.
     pub most_free_mib: u64,
 }
 
-/// For each replica in order of models, the index of its slice; `free_mib` is each slice's memory.
-pub fn spread(free_mib: &[u64], wants: &[Want]) -> Result<Vec<usize>, NoRoom> {
-    let mut slices: Vec<(u64, u32)> = free_mib.iter().map(|free| (*free, 0)).collect();
+/// For each replica in order of models, the index of its slice, or that there is none.
+pub fn spread(slices: &[Slice], wants: &[Want]) -> Vec<Result<usize, NoRoom>> {
+    let mut slices = slices.to_vec();
     let mut chosen = Vec::new();
-    for (model, want) in wants.iter().enumerate() {
+    for want in wants {
+        let needs_mib = want.memory_mib;
         for _ in 0..want.replicas {
-            let fits = (0..slices.len()).filter(|index| slices[*index].0 >= want.memory_mib);
-            let best =
-                fits.min_by_key(|index| (slices[*index].1, *index)).ok_or_else(|| NoRoom {
-                    model,
-                    needs_mib: want.memory_mib,
-                    most_free_mib: slices.iter().map(|(free, _)| *free).max().unwrap_or(0),
-                })?;
-            slices[best].0 -= want.memory_mib;
-            slices[best].1 += 1;
-            chosen.push(best);
+            let fits = (0..slices.len()).filter(|index| slices[*index].free_mib >= needs_mib);
+            let Some(best) = fits.min_by_key(|index| (slices[*index].replicas, *index)) else {
+                let most_free_mib = slices.iter().map(|slice| slice.free_mib).max().unwrap_or(0);
+                chosen.push(Err(NoRoom { needs_mib, most_free_mib }));
+                continue;
+            };
+            slices[best].free_mib -= needs_mib;
+            slices[best].replicas += 1;
+            chosen.push(Ok(best));
         }
     }
-    Ok(chosen)
+    chosen
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn slice(free_mib: u64, replicas: u32) -> Slice {
+        Slice { free_mib, replicas }
+    }
 
     fn want(memory_mib: u64, replicas: u32) -> Want {
         Want { memory_mib, replicas }
@@ -54,17 +65,25 @@ mod tests {
 
     #[test]
     fn replicas_are_spread_before_they_are_stacked() {
-        assert_eq!(spread(&[100, 100], &[want(10, 2), want(10, 1)]), Ok(vec![0, 1, 0]));
+        let chosen = spread(&[slice(100, 0), slice(100, 0)], &[want(10, 2), want(10, 1)]);
+        assert_eq!(chosen, [Ok(0), Ok(1), Ok(0)]);
+    }
+
+    #[test]
+    fn what_is_there_already_counts() {
+        let chosen = spread(&[slice(90, 1), slice(100, 0)], &[want(10, 3)]);
+        assert_eq!(chosen, [Ok(1), Ok(0), Ok(1)]);
     }
 
     #[test]
     fn a_replica_goes_only_where_its_memory_fits() {
-        assert_eq!(spread(&[5, 100], &[want(10, 2)]), Ok(vec![1, 1]));
+        assert_eq!(spread(&[slice(5, 0), slice(100, 0)], &[want(10, 2)]), [Ok(1), Ok(1)]);
     }
 
     #[test]
-    fn a_replica_without_room_is_named_with_the_numbers() {
-        let none = NoRoom { model: 1, needs_mib: 60, most_free_mib: 50 };
-        assert_eq!(spread(&[100], &[want(50, 1), want(60, 1)]), Err(none));
+    fn a_replica_without_room_is_refused_with_the_numbers_and_others_are_placed() {
+        let none = NoRoom { needs_mib: 60, most_free_mib: 50 };
+        let wants = [want(50, 1), want(60, 1), want(20, 1)];
+        assert_eq!(spread(&[slice(100, 0)], &wants), [Ok(0), Err(none), Ok(0)]);
     }
 }

@@ -3,6 +3,7 @@
 //! It has its own port and its own connections, so that a front door that is full or closing can
 //! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope.
 
+mod console;
 mod lent;
 mod routes;
 mod scope;
@@ -29,6 +30,7 @@ use crate::{
         backend::Backend,
         listen::{self, Answer, Limits},
     },
+    metrics::Format,
 };
 
 /// Connections the admin listener keeps, whatever the front door may.
@@ -43,8 +45,12 @@ pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + S
 
 /// What the listener asks of the program around it.
 pub struct Hooks {
-    /// Every metric in Prometheus' text format.
-    pub metrics: Box<dyn Fn() -> String + Send + Sync>,
+    /// Every metric, in the format asked for.
+    pub metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
+    /// What is going on, as one document.
+    pub state: Box<dyn Fn() -> Value + Send + Sync>,
+    /// What went on in the last minutes, by model.
+    pub history: Box<dyn Fn() -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
 }

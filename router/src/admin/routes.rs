@@ -10,12 +10,12 @@ use axum::{
     routing::{MethodRouter, any, get, post},
 };
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 use tower::Layer;
 
 use super::{
-    Admin, ReloadError, TEXT,
+    Admin, ReloadError, TEXT, console,
     scope::{Arrival, RequireAdminLayer},
     views,
 };
@@ -26,9 +26,8 @@ use crate::{
         reply::{self, Reply},
         unknown,
     },
+    metrics::Format,
 };
-
-const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 const READ: &[&str] = &["GET", "HEAD"];
 const WRITE: &[&str] = &["POST"];
@@ -39,6 +38,7 @@ type Asked<B> = State<Arc<Admin<B>>>;
 pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
     let guarded = Router::new()
         .route("/v1/state", read(state::<B>))
+        .route("/v1/events", read(console::events::<B>))
         .route("/v1/config", read(config::<B>))
         .route("/v1/workers", read(workers::<B>))
         .route("/v1/models", read(models::<B>))
@@ -53,7 +53,9 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .with_state(Arc::clone(&admin));
     let scope = RequireAdminLayer::new(Arc::clone(&admin.shared));
     Router::new()
-        .route("/", any(console))
+        .route("/", read(console::page))
+        .route("/console.css", read(console::style))
+        .route("/console.js", read(console::script))
         .route("/livez", read(live))
         .route("/v2/health/live", read(live))
         .route("/readyz", read(ready::<B>))
@@ -93,13 +95,15 @@ async fn ready<B: Backend>(State(admin): Asked<B>, RawQuery(query): RawQuery) ->
     views::ready(&admin.shared, verbose)
 }
 
-async fn metrics<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
-    let metrics = Bytes::from((admin.hooks.metrics)());
-    reply::of(StatusCode::OK, METRICS, metrics.into())
+async fn metrics<B: Backend>(State(admin): Asked<B>, headers: HeaderMap) -> Response<Reply> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let page = Bytes::from((admin.hooks.metrics)(format));
+    reply::of(StatusCode::OK, HeaderValue::from_static(format.content_type()), page.into())
 }
 
 async fn state<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
-    reply::json(StatusCode::OK, &admin.shared.backend.state())
+    reply::json(StatusCode::OK, &(admin.hooks.state)())
 }
 
 async fn config<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
@@ -137,10 +141,6 @@ async fn drain<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
         "timeout_s": settings.drain_timeout.as_secs_f64(),
     });
     reply::json(StatusCode::ACCEPTED, &body)
-}
-
-async fn console() -> InferError {
-    InferError::Unsupported { what: "the console" }
 }
 
 async fn plan() -> InferError {

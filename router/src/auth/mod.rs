@@ -9,23 +9,27 @@ mod bucket;
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use self::bucket::Bucket;
 use crate::{
     config::{Key, KeyHash, Scope, Tenant},
     error::InferError,
+    metrics::{TenantMetrics, TenantTotals},
 };
 
 /// The index of callers that are no configured tenant.
 pub const NO_TENANT: u32 = 0;
+/// What they are called together.
+const OTHERS: &str = "other";
 
 /// Everyone who is known, and what is left of their rates.
 #[derive(Debug)]
 pub struct Access {
     since: Instant,
     tenants: Vec<Known>,
+    others: Arc<TenantMetrics>,
     by_key: HashMap<KeyHash, u32>,
     keys: HashMap<KeyHash, Vec<Scope>>,
 }
@@ -38,7 +42,7 @@ pub struct Caller {
 }
 
 /// What the admin listener shows of a tenant.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantView {
     /// The name in the configuration.
     pub name: String,
@@ -50,12 +54,15 @@ pub struct TenantView {
     pub share: f64,
     /// Requests it could send at this moment, if it has a rate.
     pub left: Option<u64>,
+    /// What became of its requests.
+    pub totals: TenantTotals,
 }
 
 #[derive(Debug)]
 struct Known {
     tenant: Tenant,
     bucket: Option<Arc<Bucket>>,
+    metrics: Arc<TenantMetrics>,
 }
 
 impl Access {
@@ -75,11 +82,13 @@ impl Access {
                 let kept = previous.and_then(|access| access.bucket_of(&tenant.name, rate));
                 kept.unwrap_or_else(|| Arc::new(Bucket::new(rate)))
             }),
+            metrics: previous.and_then(|access| access.counts_of(&tenant.name)).unwrap_or_default(),
             tenant: tenant.clone(),
         };
         Self {
             since: previous.map_or_else(Instant::now, |access| access.since),
             tenants: tenants.iter().map(known).collect(),
+            others: previous.map(|access| Arc::clone(&access.others)).unwrap_or_default(),
             by_key: (1..).zip(tenants).map(|(index, tenant)| (tenant.key, index)).collect(),
             keys: keys.iter().map(|key| (key.key, key.scopes.clone())).collect(),
         }
@@ -89,6 +98,16 @@ impl Access {
         let same =
             |known: &&Known| known.tenant.name == name && known.tenant.rate_rps == Some(rate_rps);
         self.tenants.iter().find(same)?.bucket.clone()
+    }
+
+    fn counts_of(&self, name: &str) -> Option<Arc<TenantMetrics>> {
+        let known = self.tenants.iter().find(|known| known.tenant.name == name)?;
+        Some(Arc::clone(&known.metrics))
+    }
+
+    /// What becomes of a caller's requests; those of no tenant are counted together.
+    pub fn metrics(&self, caller: Caller) -> &Arc<TenantMetrics> {
+        self.known(caller).map_or(&self.others, |known| &known.metrics)
     }
 
     /// The caller of an inference request, one request poorer; or why it may not call.
@@ -109,11 +128,14 @@ impl Access {
         let Some(bucket) = &known.bucket else { return Ok(caller) };
         match bucket.take(self.at(now)) {
             Ok(()) => Ok(caller),
-            Err(retry_after) => Err(InferError::Quota {
-                tenant: known.tenant.name.clone(),
-                rate_rps: known.tenant.rate_rps.unwrap_or_default(),
-                retry_after,
-            }),
+            Err(retry_after) => {
+                known.metrics.over_quota();
+                Err(InferError::Quota {
+                    tenant: known.tenant.name.clone(),
+                    rate_rps: known.tenant.rate_rps.unwrap_or_default(),
+                    retry_after,
+                })
+            }
         }
     }
 
@@ -122,6 +144,7 @@ impl Access {
     /// Rows are known only once the body is read, so they are not refused but owed: a caller gets no
     /// more rows a second by sending them in fewer requests.
     pub fn charge_rows(&self, caller: Caller, rows: u32) {
+        self.metrics(caller).asked(rows);
         if let Some(bucket) = self.known(caller).and_then(|known| known.bucket.as_ref()) {
             bucket.charge(rows.saturating_sub(1));
         }
@@ -152,7 +175,7 @@ impl Access {
         }
     }
 
-    /// What is known of every tenant, in the order of the configuration.
+    /// What is known of every tenant, in the order of the configuration, and of all others as one.
     pub fn tenants(&self, now: Instant) -> Vec<TenantView> {
         let view = |(index, known): (u32, &Known)| TenantView {
             name: known.tenant.name.clone(),
@@ -160,8 +183,17 @@ impl Access {
             rate_rps: known.tenant.rate_rps,
             share: known.tenant.share,
             left: known.bucket.as_ref().map(|bucket| bucket.left(self.at(now))),
+            totals: known.metrics.totals(),
         };
-        (1..).zip(&self.tenants).map(view).collect()
+        let others = TenantView {
+            name: OTHERS.to_owned(),
+            index: NO_TENANT,
+            rate_rps: None,
+            share: 1.0,
+            left: None,
+            totals: self.others.totals(),
+        };
+        (1..).zip(&self.tenants).map(view).chain([others]).collect()
     }
 
     fn known(&self, caller: Caller) -> Option<&Known> {

@@ -83,8 +83,25 @@ async fn a_reload_does_not_refill_a_rate_that_did_not_change() {
     access.admit(&with_key("b-key"), now).unwrap();
     let access = access.renewed(&[tenant("b", Some(3.0)), tenant("a", Some(1.0))], &[]);
     assert_eq!(status(access.admit(&with_key("a-key"), now)), 429);
-    let left: Vec<_> = access.tenants(now).into_iter().map(|view| (view.name, view.left)).collect();
-    assert_eq!(left, [("b".to_owned(), Some(3)), ("a".to_owned(), Some(0))]);
+    let tenants = access.tenants(now);
+    let left: Vec<_> = tenants.iter().map(|view| (&*view.name, view.left)).collect();
+    assert_eq!(left, [("b", Some(3)), ("a", Some(0)), ("other", None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_does_not_forget_what_became_of_a_tenants_requests() {
+    let now = Instant::now();
+    let access = Access::new(&[tenant("a", Some(1.0))], &[]);
+    let caller = access.admit(&with_key("a-key"), now).unwrap();
+    access.charge_rows(caller, 4);
+    access.metrics(caller).begin().told(None);
+    drop(access.metrics(caller).begin());
+    assert_eq!(status(access.admit(&with_key("a-key"), now)), 429);
+    let access = access.renewed(&[tenant("b", None), tenant("a", Some(2.0))], &[]);
+    let [b, a, other] = [0, 1, 2].map(|place| access.tenants(now)[place].totals);
+    let counted =
+        TenantTotals { served: 1, abandoned: 1, quota: 1, rows: 4, ..TenantTotals::default() };
+    assert_eq!([b, a, other], [TenantTotals::default(), counted, TenantTotals::default()]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,7 +33,7 @@ use std::{
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use self::{
@@ -82,7 +82,7 @@ pub struct Cache {
 }
 
 /// How full a cache is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Answers remembered.
     pub answers: usize,

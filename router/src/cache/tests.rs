@@ -95,6 +95,7 @@ fn job_of(inputs: Vec<Tensor>) -> Job {
         timeout: None,
         class: Class::Interactive,
         tenant: 0,
+        traced: None,
     }
 }
 

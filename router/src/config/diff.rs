@@ -45,23 +45,32 @@ const LIVE: &[(&str, &[&str])] = &[
     (
         "model",
         &[
+            "engine",
+            "path",
+            "profile_csv",
             "slo_ms",
             "slo_target",
             "max_batch",
+            "memory_mib",
+            "replicas.min",
+            "replicas.max",
             "batching",
             "batch_size",
             "batch_delay_ms",
             "cache_mib",
             "class",
+            "inputs",
+            "outputs",
         ],
     ),
     ("tenant", &["name", "key_sha256", "rate_rps", "share"]),
     ("key", &["name", "key_sha256", "scopes"]),
     ("loans", &["allow", "notice_s", "lease_s"]),
+    ("tracing", &["otlp_endpoint", "sample_ratio"]),
 ];
 
 /// Tables that may come and go while the router runs.
-const LIVE_TABLES: &[&str] = &["tenant", "key", "loans"];
+const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "loans", "tracing"];
 
 /// Everything that differs, by path.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
@@ -134,7 +143,7 @@ fn measurements<'c>(old: &'c Config, new: &'c Config) -> impl Iterator<Item = Ch
             path: format!("model.{}.profile_csv (content)", model.name),
             old: rows(then.rows().len()),
             new: rows(now.rows().len()),
-            effect: Effect::Restart,
+            effect: Effect::Live,
         })
     })
 }

@@ -1,10 +1,12 @@
 //! The file as written: every value optional, every value with its place.
 
+use std::collections::BTreeMap;
+
 use toml::de::DeValue;
 
 use super::{
     problems::{At, Notes, Place},
-    tree::{self, Read, Section},
+    tree::{self, OneOrMore, Read, Section},
 };
 
 /// The whole file.
@@ -14,14 +16,20 @@ pub(super) struct Draft {
     pub(super) tenants: Vec<TenantDraft>,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) loans: Option<LoansDraft>,
+    pub(super) tracing: Option<TracingDraft>,
+    pub(super) join: Option<JoinDraft>,
     pub(super) workers: Vec<WorkerDraft>,
 }
 
 /// `[router]`.
 #[derive(Default)]
 pub(super) struct RouterDraft {
+    /// Absent if there is no such table.
+    pub(super) place: Option<Place>,
     pub(super) listen: Option<At<String>>,
     pub(super) admin_listen: Option<At<String>>,
+    pub(super) join_listen: Option<At<String>>,
+    pub(super) join_token_file: Option<At<String>>,
     pub(super) state_dir: Option<At<String>>,
     pub(super) max_body_bytes: Option<At<u64>>,
     pub(super) max_decompressed_bytes: Option<At<u64>>,
@@ -57,6 +65,11 @@ pub(super) struct ModelDraft {
     pub(super) class: Option<At<String>>,
     pub(super) inputs: Option<At<Vec<TensorDraft>>>,
     pub(super) outputs: Option<At<Vec<TensorDraft>>>,
+    pub(super) command: Option<At<Vec<At<String>>>>,
+    pub(super) environment: Option<At<BTreeMap<String, String>>>,
+    pub(super) directory: Option<At<String>>,
+    pub(super) served_name: Option<At<String>>,
+    pub(super) ready_timeout_s: Option<At<u64>>,
 }
 
 impl ModelDraft {
@@ -102,10 +115,27 @@ pub(super) struct LoansDraft {
     pub(super) lease_s: Option<At<u64>>,
 }
 
+/// `[tracing]`.
+pub(super) struct TracingDraft {
+    pub(super) otlp_endpoint: Option<At<String>>,
+    pub(super) sample_ratio: Option<At<f64>>,
+}
+
+/// `[join]`.
+pub(super) struct JoinDraft {
+    pub(super) place: Place,
+    pub(super) router: Option<At<OneOrMore<String>>>,
+    pub(super) token_file: Option<At<String>>,
+    pub(super) run_dir: Option<At<String>>,
+    pub(super) name: Option<At<String>>,
+    pub(super) advertise: Option<At<String>>,
+}
+
 /// One `[[worker]]`.
 pub(super) struct WorkerDraft {
     pub(super) gpu: Option<At<String>>,
     pub(super) geometry: Option<At<Vec<At<String>>>>,
+    pub(super) nvml_library: Option<At<String>>,
 }
 
 /// Reads what can be read of `text` and notes the rest.
@@ -120,6 +150,8 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
         tenants: each(root.sections("tenant", "[[tenant]]", notes), notes, tenant),
         keys: each(root.sections("key", "[[key]]", notes), notes, key),
         loans: root.section("loans", "[loans]", notes).map(|section| loans(section, notes)),
+        tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
+        join: root.section("join", "[join]", notes).map(|section| join(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),
     };
     root.finish(notes);
@@ -136,8 +168,11 @@ fn each<'t, T>(
 
 fn router(mut section: Section<'_>, notes: &mut Notes<'_>) -> RouterDraft {
     let draft = RouterDraft {
+        place: Some(section.place()),
         listen: section.get("listen", notes),
         admin_listen: section.get("admin_listen", notes),
+        join_listen: section.get("join_listen", notes),
+        join_token_file: section.get("join_token_file", notes),
         state_dir: section.get("state_dir", notes),
         max_body_bytes: section.get("max_body_bytes", notes),
         max_decompressed_bytes: section.get("max_decompressed_bytes", notes),
@@ -177,6 +212,11 @@ fn model(mut section: Section<'_>, notes: &mut Notes<'_>) -> ModelDraft {
         class: section.get("class", notes),
         inputs: section.get("inputs", notes),
         outputs: section.get("outputs", notes),
+        command: section.get("command", notes),
+        environment: section.get("environment", notes),
+        directory: section.get("directory", notes),
+        served_name: section.get("served_name", notes),
+        ready_timeout_s: section.get("ready_timeout_s", notes),
     };
     draft.keys = section.finish(notes);
     draft
@@ -220,9 +260,34 @@ fn loans(mut section: Section<'_>, notes: &mut Notes<'_>) -> LoansDraft {
     draft
 }
 
+fn tracing(mut section: Section<'_>, notes: &mut Notes<'_>) -> TracingDraft {
+    let draft = TracingDraft {
+        otlp_endpoint: section.need("otlp_endpoint", notes),
+        sample_ratio: section.get("sample_ratio", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
+fn join(mut section: Section<'_>, notes: &mut Notes<'_>) -> JoinDraft {
+    let draft = JoinDraft {
+        place: section.place(),
+        router: section.need("router", notes),
+        token_file: section.need("token_file", notes),
+        run_dir: section.need("run_dir", notes),
+        name: section.get("name", notes),
+        advertise: section.get("advertise", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
 fn worker(mut section: Section<'_>, notes: &mut Notes<'_>) -> WorkerDraft {
-    let draft =
-        WorkerDraft { gpu: section.need("gpu", notes), geometry: section.get("geometry", notes) };
+    let draft = WorkerDraft {
+        gpu: section.need("gpu", notes),
+        geometry: section.get("geometry", notes),
+        nvml_library: section.get("nvml_library", notes),
+    };
     section.finish(notes);
     draft
 }

@@ -6,8 +6,12 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
-    Batching, Config, Engine, Key, KeyHash, Loans, Model, RouterSettings, Tenant, Worker,
-    draft::{Draft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, WorkerDraft},
+    Batching, Config, Engine, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Server,
+    Tenant, Tracing, Worker,
+    draft::{
+        Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
+        WorkerDraft,
+    },
     problems::{At, Notes, Place},
     secrets::HIDDEN,
 };
@@ -116,7 +120,12 @@ impl fmt::Display for Effective {
 pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effective {
     let file = notes.file().to_owned();
     let mut listing = Listing { notes, table: "router", item: None, settings: Vec::new() };
-    listing.router(&config.router, &draft.router);
+    if let (Some(join), Some(draft)) = (&config.join, &draft.join) {
+        listing.within("join", None);
+        listing.join(join, draft);
+    } else {
+        listing.router(&config.router, &draft.router);
+    }
     for (model, draft) in config.models.iter().zip(&draft.models) {
         listing.within("model", Some(model.name.clone()));
         listing.model(model, draft);
@@ -132,6 +141,10 @@ pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effecti
     if let (Some(loans), Some(draft)) = (&config.loans, &draft.loans) {
         listing.within("loans", None);
         listing.loans(loans, draft);
+    }
+    if let (Some(tracing), Some(draft)) = (&config.tracing, &draft.tracing) {
+        listing.within("tracing", None);
+        listing.tracing(tracing, draft);
     }
     for (index, (worker, draft)) in config.workers.iter().zip(&draft.workers).enumerate() {
         listing.within("worker", Some(index.to_string()));
@@ -175,6 +188,9 @@ impl Listing<'_> {
     fn router(&mut self, router: &RouterSettings, draft: &RouterDraft) {
         self.put("listen", router.listen.to_string(), &draft.listen);
         self.put("admin_listen", router.admin_listen.to_string(), &draft.admin_listen);
+        let join_listen = router.join_listen.map(|address| address.to_string());
+        self.put("join_listen", join_listen, &draft.join_listen);
+        self.put("join_token_file", written(&draft.join_token_file), &draft.join_token_file);
         self.put("state_dir", written(&draft.state_dir), &draft.state_dir);
         self.put("max_body_bytes", router.max_body_bytes, &draft.max_body_bytes);
         let decompressed = router.max_decompressed_bytes;
@@ -208,9 +224,31 @@ impl Listing<'_> {
         }
         self.put("cache_mib", model.cache_mib, &draft.cache_mib);
         self.put("class", model.class.name(), &draft.class);
-        if let Engine::Synthetic { inputs, outputs, .. } = &model.engine {
-            self.put("inputs", tensors(inputs), &draft.inputs);
-            self.put("outputs", tensors(outputs), &draft.outputs);
+        match &model.engine {
+            Engine::Onnx { .. } => {}
+            Engine::Server(server) => self.server(server, draft),
+            Engine::Synthetic { inputs, outputs, .. } => {
+                self.put("inputs", tensors(inputs), &draft.inputs);
+                self.put("outputs", tensors(outputs), &draft.outputs);
+            }
+        }
+    }
+
+    fn server(&mut self, server: &Server, draft: &ModelDraft) {
+        self.put("command", server.command.clone(), &draft.command);
+        let hidden: serde_json::Map<String, Value> =
+            server.environment.keys().map(|name| (name.clone(), HIDDEN.into())).collect();
+        self.put("environment", hidden, &draft.environment);
+        if let Some(setting) = self.settings.last_mut() {
+            let text = format!("{:?}", server.environment);
+            setting.secret = Some(KeyHash::of(text.as_bytes()));
+        }
+        self.put("directory", written(&draft.directory), &draft.directory);
+        self.put("served_name", server.served_name.as_str(), &draft.served_name);
+        self.put("ready_timeout_s", server.ready_timeout.as_secs(), &draft.ready_timeout_s);
+        if let Some(signature) = &server.signature {
+            self.put("inputs", tensors(&signature.inputs), &draft.inputs);
+            self.put("outputs", tensors(&signature.outputs), &draft.outputs);
         }
     }
 
@@ -234,10 +272,25 @@ impl Listing<'_> {
         self.put("lease_s", loans.lease.as_secs(), &draft.lease_s);
     }
 
+    fn tracing(&mut self, tracing: &Tracing, draft: &TracingDraft) {
+        self.put("otlp_endpoint", written(&draft.otlp_endpoint), &draft.otlp_endpoint);
+        self.put("sample_ratio", number(tracing.sample_ratio), &draft.sample_ratio);
+    }
+
     fn worker(&mut self, worker: &Worker, draft: &WorkerDraft) {
-        let positions: Vec<_> = worker.slices.iter().map(|slice| slice.position.clone()).collect();
-        self.put("gpu", format!("simulated:{}", worker.gpu.kind()), &draft.gpu);
-        self.put("geometry", positions, &draft.geometry);
+        self.put("gpu", worker.gpu.source(), &draft.gpu);
+        self.put("geometry", worker.geometry.clone(), &draft.geometry);
+        if let Gpu::Nvml { .. } = worker.gpu {
+            self.put("nvml_library", written(&draft.nvml_library), &draft.nvml_library);
+        }
+    }
+
+    fn join(&mut self, join: &Join, draft: &JoinDraft) {
+        self.put("router", join.routers.clone(), &draft.router);
+        self.put("token_file", written(&draft.token_file), &draft.token_file);
+        self.put("run_dir", written(&draft.run_dir), &draft.run_dir);
+        self.put("name", join.name.clone(), &draft.name);
+        self.put("advertise", join.advertise.map(|ip| ip.to_string()), &draft.advertise);
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod profile;
 mod report;
 mod secrets;
 mod summary;
+mod tracing;
 pub(crate) mod tree;
 mod worker;
 
@@ -34,13 +35,14 @@ pub use policy::rule::Batching;
 pub use self::{
     diff::{Change, Effect, diff},
     effective::{Effective, Origin, Setting},
-    model::{Class, Engine, Model, Replicas},
+    model::{Class, Engine, Model, Replicas, Server},
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},
     report::Report,
     secrets::KeyHash,
     summary::{GpuSummary, ModelSummary, Summary},
-    worker::{Gpu, Slice, Worker},
+    tracing::Tracing,
+    worker::{Gpu, Join, Slice, Worker, read_token},
 };
 
 use self::{files::Unreadable, problems::Notes};
@@ -64,6 +66,10 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// Terms for training jobs. Checked, but not acted on in this version.
     pub loans: Option<Loans>,
+    /// Where traces go; absent, nowhere.
+    pub tracing: Option<Tracing>,
+    /// How this machine's worker joins a router; in a worker's file only.
+    pub join: Option<Join>,
     /// The GPUs of this machine, in file order.
     pub workers: Vec<Worker>,
     /// Every value in force and where it came from.
@@ -77,6 +83,10 @@ pub struct RouterSettings {
     pub listen: SocketAddr,
     /// Where admin and `/metrics` are served.
     pub admin_listen: SocketAddr,
+    /// Where workers of other machines join; absent, none can.
+    pub join_listen: Option<SocketAddr>,
+    /// The file of the token they must know; present where `join_listen` is.
+    pub join_token_file: Option<PathBuf>,
     /// Where state outlives the process; absent, memory only.
     pub state_dir: Option<PathBuf>,
     /// The longest request body as it arrives.

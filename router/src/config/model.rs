@@ -1,8 +1,8 @@
 //! One served model, as checked.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use oip::TensorSpec;
+use oip::{Signature, TensorSpec};
 use policy::rule::Batching;
 
 use super::profile::Profile;
@@ -44,6 +44,8 @@ pub enum Engine {
         /// The model file, found to exist.
         path: PathBuf,
     },
+    /// A model in another server.
+    Server(Server),
     /// Sleeps by a measured profile.
     Synthetic {
         /// How long it sleeps.
@@ -60,9 +62,27 @@ impl Engine {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Onnx { .. } => "onnx",
+            Self::Server(_) => "server",
             Self::Synthetic { .. } => "synthetic",
         }
     }
+}
+
+/// A server of the Open Inference Protocol that is started for a replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Server {
+    /// The program and its arguments. At least one word.
+    pub command: Vec<String>,
+    /// What is added to its environment; may hold secrets.
+    pub environment: BTreeMap<String, String>,
+    /// Where it is started, found to exist.
+    pub directory: PathBuf,
+    /// What it calls the model.
+    pub served_name: String,
+    /// Time from its start until the model must be ready.
+    pub ready_timeout: Duration,
+    /// What the model takes and gives, if the server is not to be asked.
+    pub signature: Option<Signature>,
 }
 
 /// How many replicas a model has.

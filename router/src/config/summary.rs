@@ -4,17 +4,20 @@ use std::{fmt, net::SocketAddr};
 
 use serde::Serialize;
 
-use super::{Config, Problems};
+use super::{Config, Join, Problems};
 
 /// What a configuration would run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The file's name.
     pub file: String,
-    /// Where inference is served.
-    pub listen: SocketAddr,
+    /// Where inference is served; absent in a worker's file.
+    pub listen: Option<SocketAddr>,
     /// Where admin is served.
-    pub admin_listen: SocketAddr,
+    pub admin_listen: Option<SocketAddr>,
+    /// The routers to join; of a worker's file only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub joins: Vec<String>,
     /// The models.
     pub models: Vec<ModelSummary>,
     /// How many tenants; with none, inference is open.
@@ -49,9 +52,9 @@ pub struct ModelSummary {
 /// One GPU, in short.
 #[derive(Clone, Debug, Serialize)]
 pub struct GpuSummary {
-    /// Such as `A100-80GB`.
-    pub kind: String,
-    /// Such as `3g.40gb@4`.
+    /// Such as `simulated:A100-80GB`.
+    pub gpu: String,
+    /// Such as `3g.40gb@4`; none if the file alone cannot tell.
     pub slices: Vec<String>,
 }
 
@@ -68,14 +71,18 @@ impl Config {
             replicas_max: model.replicas.max,
             memory_mib: model.memory_mib,
         });
-        let gpus = self.workers.iter().map(|worker| GpuSummary {
-            kind: worker.gpu.kind().to_owned(),
-            slices: worker.slices.iter().map(|slice| slice.position.clone()).collect(),
+        let gpus = self.workers.iter().map(|worker| {
+            let known = worker.known_slices().unwrap_or_default();
+            let known = || known.into_iter().map(|slice| slice.position).collect();
+            let slices = worker.geometry.clone().unwrap_or_else(known);
+            GpuSummary { gpu: worker.gpu.source(), slices }
         });
+        let serves = self.join.is_none();
         Summary {
             file: self.effective.file.clone(),
-            listen: self.router.listen,
-            admin_listen: self.router.admin_listen,
+            listen: serves.then_some(self.router.listen),
+            admin_listen: serves.then_some(self.router.admin_listen),
+            joins: self.join.as_ref().map(|join| join.routers.clone()).unwrap_or_default(),
             models: models.collect(),
             tenants: self.tenants.len(),
             keys: self.keys.len(),
@@ -83,10 +90,36 @@ impl Config {
         }
     }
 
+    /// What `sluice router` needs beyond a sound file: to be a router's, and one that can be joined.
+    pub fn check_router(&self) -> Result<(), Problems> {
+        let file = std::path::Path::new(&self.effective.file);
+        let problem = if self.join.is_some() {
+            "a worker's file; start it with `sluice worker`"
+        } else if !self.workers.is_empty() {
+            "[[worker]] is for `sluice up`; here each worker has a file of its own"
+        } else if self.router.join_listen.is_none() {
+            "no join_listen: workers could not join, and nothing could be served"
+        } else {
+            return Ok(());
+        };
+        Err(Problems::of_file(file, problem))
+    }
+
+    /// What `sluice worker` needs beyond a sound file.
+    pub fn check_worker(&self) -> Result<&Join, Problems> {
+        let file = std::path::Path::new(&self.effective.file);
+        let missing = "no [join]: a worker needs a router to join";
+        self.join.as_ref().ok_or_else(|| Problems::of_file(file, missing))
+    }
+
     /// What `sluice up` needs beyond a sound file: something to serve and something to serve it
     /// on.
     pub fn check_up(&self) -> Result<(), Problems> {
         let file = std::path::Path::new(&self.effective.file);
+        if self.join.is_some() {
+            let message = "a worker's file; start it with `sluice worker`";
+            return Err(Problems::of_file(file, message));
+        }
         if self.workers.is_empty() {
             let message = "no [[worker]]: `up` needs a GPU to start executors on, such as \
                            gpu = \"simulated:A100-80GB\"";
@@ -102,14 +135,21 @@ impl Config {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: good", self.file)?;
-        writeln!(f, "inference on {}, admin on {}", self.listen, self.admin_listen)?;
+        if let (Some(listen), Some(admin)) = (self.listen, self.admin_listen) {
+            writeln!(f, "inference on {listen}, admin on {admin}")?;
+        }
+        if !self.joins.is_empty() {
+            writeln!(f, "joins {}", self.joins.join(", "))?;
+        }
         for model in &self.models {
             writeln!(f, "model {model}")?;
         }
         for (index, gpu) in self.gpus.iter().enumerate() {
-            writeln!(f, "gpu {index}: simulated {}: {}", gpu.kind, gpu.slices.join(", "))?;
+            let slices = if gpu.slices.is_empty() { "as it is" } else { &gpu.slices.join(", ") };
+            writeln!(f, "gpu {index}: {}: {slices}", gpu.gpu)?;
         }
         match (self.tenants, self.keys) {
+            _ if self.listen.is_none() => Ok(()),
             (0, 0) => writeln!(f, "open to all who reach it; admin on loopback only"),
             (tenants, keys) => writeln!(f, "{tenants} tenants, {keys} keys"),
         }

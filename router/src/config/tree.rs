@@ -1,6 +1,8 @@
 //! Reads typed values out of a tree of spans, noting what does not fit and
 //! going on.
 
+use std::collections::BTreeMap;
+
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -236,6 +238,37 @@ impl<T: Read> Read for Vec<At<T>> {
             })
             .collect();
         (read.len() == items.len()).then_some(read)
+    }
+}
+
+/// A list, or a single value for a list of one.
+pub(crate) struct OneOrMore<T>(pub(crate) Vec<At<T>>);
+
+impl<T: Read> Read for OneOrMore<T> {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        if value.get_ref().is_array() {
+            return Vec::read(key, value, notes).map(Self);
+        }
+        let one = T::read(key, value, notes)?;
+        Some(Self(vec![At { value: one, place: Place::Offset(value.span().start) }]))
+    }
+}
+
+impl Read for BTreeMap<String, String> {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let Some(table) = value.get_ref().as_table() else {
+            wrong_kind(key, value, "a table of strings", notes);
+            return None;
+        };
+        let read: Self = table
+            .iter()
+            .filter_map(|(name, value)| {
+                let name = name.get_ref().to_string();
+                let text = String::read(&format!("{key}.{name}"), value, notes)?;
+                Some((name, text))
+            })
+            .collect();
+        (read.len() == table.len()).then_some(read)
     }
 }
 

@@ -10,8 +10,13 @@ mod shared;
 mod state;
 mod tally;
 mod ticket;
+mod traced;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,11 +25,15 @@ use policy::{
     moment::Moment,
 };
 use protocol::Reply;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::AbortHandle};
 
-pub use self::{shared::Caller, state::View, ticket::Ticket};
+pub use self::{
+    shared::Caller,
+    state::{Limit, SetBy, View},
+    ticket::Ticket,
+};
 use self::{
-    state::{Attached, Came, Counted, Pending, State},
+    state::{Attached, Came, Counted, Fault, Pending, State},
     tally::Tally,
 };
 use crate::{
@@ -48,15 +57,20 @@ pub struct Dispatcher {
     alarm: Alarm,
     metrics: ModelMetrics,
     state: Mutex<State>,
+    time: OnceLock<AbortHandle>,
 }
 
 /// A replica about to be used.
 #[derive(Debug)]
 pub struct Replica {
-    /// Its id in the fleet.
+    /// Its number in this router.
     pub id: u32,
+    /// Its id on its worker, which its executor knows it by.
+    pub replica: u32,
     /// Its slice's label.
     pub slice: String,
+    /// Its slice's profile.
+    pub profile: String,
     /// The connection to it.
     pub link: Link,
     /// What its warm-up measured.
@@ -73,11 +87,20 @@ impl Dispatcher {
             name: model.name.clone(),
             clock,
             alarm: Alarm::new()?,
-            metrics: ModelMetrics::new(&model.name),
+            metrics: ModelMetrics::default(),
             state: Mutex::new(State::new(machine, model.slo)),
+            time: OnceLock::new(),
         });
-        tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
+        let time = tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
+        dispatcher.time.get_or_init(|| time.abort_handle());
         Ok(dispatcher)
+    }
+
+    /// Ends its timer, when there is nobody left who could ask it anything.
+    pub fn close(&self) {
+        if let Some(time) = self.time.get() {
+            time.abort();
+        }
     }
 
     /// This model's metrics.
@@ -112,7 +135,8 @@ impl Dispatcher {
             return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
         };
         let inputs: Vec<Bytes> = job.inputs.into_iter().map(|tensor| tensor.data).collect();
-        let pending = Pending { id: 0, key, came, rows: job.rows, inputs, counted, reply };
+        let (rows, traced) = (job.rows, job.traced);
+        let pending = Pending { id: 0, key, came, rows, inputs, counted, traced, reply };
         let id = state.hold(pending);
         let class = match job.class {
             config::Class::Interactive => Class::Interactive,
@@ -133,12 +157,25 @@ impl Dispatcher {
     pub fn attach(&self, replica: Replica) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Replica { id, slice, link, measured, signature } = replica;
-        state.links.insert(id, Attached { slice, link });
+        let Replica { id, replica, slice, profile, link, measured, signature } = replica;
+        let took = self.metrics.batch_time(&profile);
+        state.links.insert(id, Attached { replica, slice, link, took });
         state.signature = Some(signature);
         state.effects = state.machine.add_replica(id, &measured, now);
         self.carry_out(&mut state, now);
-        self.show_limits(&state);
+    }
+
+    /// Gives a replica no more batches; it is detached once it has none left.
+    pub fn drain(&self, replica: u32) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.machine.drain_replica(replica);
+        self.carry_out(&mut state, now);
+    }
+
+    /// Whether a replica has batches.
+    pub fn is_busy(&self, replica: u32) -> bool {
+        self.state.lock().batches.values().any(|sent| sent.replica == replica)
     }
 
     /// Takes a replica out of rotation that is there no more.
@@ -149,7 +186,7 @@ impl Dispatcher {
             return;
         }
         state.batches.retain(|_, sent| sent.replica != replica);
-        state.fault = "its replica stopped".to_owned();
+        state.fault = Fault::of_replica("its replica stopped".to_owned());
         state.lose(replica, now);
         self.carry_out(&mut state, now);
     }
@@ -158,7 +195,10 @@ impl Dispatcher {
     pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Some(sent) = state.batches.remove(&reply.batch) else { return };
+        let Some(mut sent) = state.batches.remove(&reply.batch) else { return };
+        if let Some(span) = sent.span.take() {
+            self.trace_end(*span, reply, now);
+        }
         let ended = state.judge(&sent, reply);
         let learned = state.finish(replica, reply.batch, ended, now);
         // The next batch goes out before the answers of this one: the replica is waiting.
@@ -166,7 +206,7 @@ impl Dispatcher {
         if let (Some(learned), protocol::Outcome::Done(answer)) = (learned, &reply.outcome) {
             state.tally.batch(learned.rows, &reply.facts);
             if let Some(attached) = state.links.get(&replica) {
-                self.metrics.limit(&attached.slice, learned.limit);
+                attached.took.record(reply.facts.worked().as_secs_f64());
             }
             for (id, outputs) in answer::split(answer, body, &sent, state.batches_rows()) {
                 self.end(&mut state, id, Ok(Answer { outputs }), now);
@@ -179,6 +219,11 @@ impl Dispatcher {
         self.state.lock().links.len()
     }
 
+    /// Requests waiting for a batch.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().machine.waiting()
+    }
+
     /// What is going on, for an operator.
     pub fn view(&self) -> View {
         self.state.lock().view(self.clock.now())
@@ -187,14 +232,6 @@ impl Dispatcher {
     /// Where requests' time went, for `/stats`.
     pub fn tally(&self) -> Tally {
         self.state.lock().tally.clone()
-    }
-
-    /// Brings the gauges up to date that move with time alone.
-    pub fn refresh_gauges(&self) {
-        let now = self.clock.now();
-        let state = self.state.lock();
-        let oldest = state.machine.oldest().map_or(Duration::ZERO, |arrived| now.since(arrived));
-        self.metrics.queue(state.machine.waiting(), oldest);
     }
 
     fn abandon(&self, id: u64, key: u32, deadline: Moment) {
@@ -234,8 +271,7 @@ impl Dispatcher {
     fn count(&self, state: &mut State, took: Duration, error: Option<&InferError>) {
         let outcome = match error {
             None => Outcome::Served { took, in_time: took <= state.objective },
-            Some(InferError::Replica { .. } | InferError::Internal { .. }) => Outcome::Failed,
-            Some(refusal) => Outcome::Refused(refusal.reason()),
+            Some(error) => Outcome::from(error),
         };
         match error {
             None => state.tally.success(took),
@@ -267,14 +303,6 @@ impl Dispatcher {
                 InferError::TooLate { model, waited: now.since(came.arrived) }
             }
             Refusal::NoReplica => InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY },
-        }
-    }
-
-    fn show_limits(&self, state: &State) {
-        for (replica, limit) in state.machine.limits() {
-            if let Some(attached) = state.links.get(&replica) {
-                self.metrics.limit(&attached.slice, limit);
-            }
         }
     }
 

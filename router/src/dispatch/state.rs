@@ -1,20 +1,30 @@
 //! What one model's lock protects.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use oip::{Signature, Tensor};
 use policy::{
-    dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, Refusal},
+    dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, LimitedBy, Refusal},
     moment::Moment,
 };
 use protocol::{Blame, Outcome, Part, Reply, TensorHead, ToExecutor};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slab::Slab;
 use tokio::sync::oneshot;
 
 use super::{Dispatcher, keys::Keys, tally::Tally};
-use crate::{error::InferError, http::backend::Answer, transport::Link};
+use crate::{
+    error::InferError,
+    http::backend::Answer,
+    metrics::Histogram,
+    trace::{BatchSpan, Traced},
+    transport::Link,
+};
 
 /// Bits of a request's id that are its place; the rest count up, so that ids are unique.
 const PLACE_BITS: u32 = 24;
@@ -28,18 +38,20 @@ pub(super) struct State {
     pub(super) batches: HashMap<u64, Sent>,
     pub(super) effects: Vec<Effect>,
     pub(super) tally: Tally,
-    /// What the last failing replica said.
-    pub(super) fault: String,
-    pending: Slab<Pending>,
+    pub(super) fault: Fault,
+    pub(super) pending: Slab<Pending>,
     next: u64,
     keys: Keys,
 }
 
-/// A replica's slice and connection.
+/// A replica's slice and connection, and what its executor calls it.
 #[derive(Debug)]
 pub(super) struct Attached {
+    pub(super) replica: u32,
     pub(super) slice: String,
     pub(super) link: Link,
+    /// How long its batches, and those of its like, took.
+    pub(super) took: Arc<Histogram>,
 }
 
 /// A request whose caller waits.
@@ -51,6 +63,7 @@ pub(super) struct Pending {
     pub(super) rows: u32,
     pub(super) inputs: Vec<Bytes>,
     pub(super) counted: Counted,
+    pub(super) traced: Option<Arc<Traced>>,
     pub(super) reply: oneshot::Sender<Result<Answer, InferError>>,
 }
 
@@ -79,10 +92,12 @@ pub(super) enum Counted {
 pub(super) struct Sent {
     pub(super) replica: u32,
     pub(super) requests: Vec<u64>,
+    /// Present if some of them are traced.
+    pub(super) span: Option<Box<BatchSpan>>,
 }
 
 /// What is going on in one model's dispatcher.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
     /// Requests waiting for a batch.
     pub waiting: usize,
@@ -97,7 +112,7 @@ pub struct View {
 }
 
 /// One replica's batch limit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// The replica.
     pub replica: u32,
@@ -105,6 +120,30 @@ pub struct Limit {
     pub slice: String,
     /// The most rows its next batch may hold.
     pub rows: u32,
+    /// What allows no more.
+    pub set_by: SetBy,
+}
+
+/// What holds a batch limit down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SetBy {
+    /// The operator's `max_batch`.
+    MaxBatch,
+    /// Batches that came late, or too few yet that came in time.
+    Aimd,
+}
+
+impl View {
+    /// The largest limit on each slice.
+    pub fn limits_by_slice(&self) -> impl Iterator<Item = (&str, u32)> {
+        let mut largest = BTreeMap::<&str, u32>::new();
+        for limit in &self.limits {
+            let rows = largest.entry(&limit.slice).or_default();
+            *rows = limit.rows.max(*rows);
+        }
+        largest.into_iter()
+    }
 }
 
 impl State {
@@ -117,7 +156,7 @@ impl State {
             batches: HashMap::new(),
             effects: Vec::new(),
             tally: Tally::default(),
-            fault: String::new(),
+            fault: Fault::of_replica(String::new()),
             pending: Slab::new(),
             next: 0,
             keys: Keys::default(),
@@ -151,7 +190,7 @@ impl State {
         self.place(id).map(|place| self.pending.remove(place))
     }
 
-    fn place(&self, id: u64) -> Option<usize> {
+    pub(super) fn place(&self, id: u64) -> Option<usize> {
         let place = (id & ((1 << PLACE_BITS) - 1)) as usize;
         self.pending.get(place).filter(|pending| pending.id == id).map(|_| place)
     }
@@ -188,15 +227,23 @@ impl State {
             Outcome::Done(answer) if answer.requests.len() == sent.requests.len() => Ended::Done,
             Outcome::Done(answer) => {
                 let (wanted, found) = (sent.requests.len(), answer.requests.len());
-                self.fault = format!("{found} answers came back for {wanted} requests");
+                let message = format!("{found} answers came back for {wanted} requests");
+                self.fault = Fault::of_replica(message);
                 Ended::ReplicaFault
             }
             Outcome::Cancelled => Ended::Cancelled,
             Outcome::Failed(failure) => {
-                self.fault.clone_from(&failure.message);
+                let message = failure.message.clone();
                 match failure.blame {
-                    Blame::Request => Ended::RequestFault,
-                    Blame::Replica => Ended::ReplicaFault,
+                    Blame::Request => {
+                        // Of several nobody can say whose fault it is; they are tried apart.
+                        self.fault = Fault { message, of_request: sent.requests.len() == 1 };
+                        Ended::RequestFault
+                    }
+                    Blame::Replica => {
+                        self.fault = Fault::of_replica(message);
+                        Ended::ReplicaFault
+                    }
                 }
             }
         }
@@ -223,7 +270,7 @@ impl State {
         });
         let message = protocol::Batch {
             id: batch.id,
-            replica: batch.replica,
+            replica: self.links.get(&batch.replica).map_or(0, |attached| attached.replica),
             inputs: heads.collect(),
             requests: parts.collect(),
         };
@@ -233,9 +280,13 @@ impl State {
 
     pub(super) fn view(&self, now: Moment) -> View {
         let oldest = self.machine.oldest().map_or(Duration::ZERO, |arrived| now.since(arrived));
-        let limits = self.machine.limits().filter_map(|(replica, rows)| {
-            let slice = self.links.get(&replica)?.slice.clone();
-            Some(Limit { replica, slice, rows })
+        let limits = self.machine.limits().filter_map(|limit| {
+            let slice = self.links.get(&limit.replica)?.slice.clone();
+            let set_by = match limit.set_by {
+                LimitedBy::MaxBatch => SetBy::MaxBatch,
+                LimitedBy::Aimd => SetBy::Aimd,
+            };
+            Some(Limit { replica: limit.replica, slice, rows: limit.rows, set_by })
         });
         View {
             waiting: self.machine.waiting(),
@@ -243,6 +294,29 @@ impl State {
             in_flight: self.machine.in_flight(),
             rate_rps: self.machine.rate(now),
             limits: limits.collect(),
+        }
+    }
+}
+
+/// What was the matter with the last batch that failed.
+#[derive(Debug)]
+pub(super) struct Fault {
+    message: String,
+    /// Whether the one request in it is to blame.
+    of_request: bool,
+}
+
+impl Fault {
+    pub(super) fn of_replica(message: String) -> Self {
+        Self { message, of_request: false }
+    }
+
+    fn error(&self, model: &str) -> InferError {
+        let (model, message) = (model.to_owned(), self.message.clone());
+        if self.of_request {
+            InferError::Unfit { model, message }
+        } else {
+            InferError::Replica { model, message }
         }
     }
 }
@@ -260,8 +334,8 @@ impl Dispatcher {
                     self.end(state, id, Err(error), now);
                 }
                 Effect::Fail { id } => {
-                    let (model, message) = (self.name.clone(), state.fault.clone());
-                    self.end(state, id, Err(InferError::Replica { model, message }), now);
+                    let error = state.fault.error(&self.name);
+                    self.end(state, id, Err(error), now);
                 }
                 Effect::Cancel { batch, replica } => {
                     if let Some(attached) = state.links.get(&replica) {
@@ -288,6 +362,7 @@ impl Dispatcher {
             state.tally.waited(waited);
             self.metrics.dispatched(waited);
         }
+        let span = self.trace_send(state, &batch, now);
         let sent = match state.links.get(&batch.replica) {
             Some(attached) => attached.link.send(&message, body),
             None => return,
@@ -295,6 +370,7 @@ impl Dispatcher {
         if let Err(error) = sent {
             tracing::error!(model = self.name, %error, "a batch could not be framed");
         }
-        state.batches.insert(batch.id, Sent { replica: batch.replica, requests: batch.requests });
+        let Batch { replica, requests, .. } = batch;
+        state.batches.insert(batch.id, Sent { replica, requests, span });
     }
 }

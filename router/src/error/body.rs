@@ -54,6 +54,7 @@ impl InferError {
             }
             Self::NoReplica { model, .. }
             | Self::Unavailable { model, .. }
+            | Self::Unfit { model, .. }
             | Self::Replica { model, .. } => map.serialize_entry("model", model),
             Self::TooManyConnections { open } => map.serialize_entry("open", open),
             Self::UnknownPath { .. }

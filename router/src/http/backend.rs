@@ -9,7 +9,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use oip::{Signature, Tensor, model::ModelStats};
 use tokio::time::Instant;
 
-use crate::{config::Class, error::InferError};
+use crate::{config::Class, error::InferError, trace::Traced};
 
 /// Every model served, and what an operator may ask about them together.
 pub trait Backend: Send + Sync + 'static {
@@ -29,9 +29,6 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// `model` is absent if the request named none that exists.
     fn refused(&self, model: Option<&Self::Model>, error: &InferError);
-
-    /// Queues, replicas and slices, for `GET /admin/v1/state`.
-    fn state(&self) -> serde_json::Value;
 
     /// The workers and what they last reported, for `GET /admin/v1/workers`.
     fn workers(&self) -> serde_json::Value;
@@ -94,6 +91,8 @@ pub struct Job {
     pub class: Class,
     /// The caller, as [`Caller::tenant`](crate::auth::Caller::tenant).
     pub tenant: u32,
+    /// Its trace, if it is traced.
+    pub traced: Option<Arc<Traced>>,
 }
 
 /// What a model gave for one request.

@@ -16,7 +16,7 @@ use super::{
     reply::{self, JSON, OCTETS, Reply},
     route::Target,
 };
-use crate::{auth::Caller, config::Class, error::InferError};
+use crate::{auth::Caller, config::Class, error::InferError, trace::Traced};
 
 /// The length of the JSON part of a body, both ways.
 const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
@@ -36,7 +36,7 @@ const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 pub(super) async fn infer<B: Backend>(
     state: &ServerState<B>,
     call: &Call<'_>,
-    body: &mut Incoming,
+    (body, traced): (&mut Incoming, Option<Arc<Traced>>),
     target: &Target<'_>,
 ) -> Result<Response<Reply>, InferError> {
     let refuse = |model: Option<&B::Model>, error| {
@@ -49,10 +49,30 @@ pub(super) async fn infer<B: Backend>(
         (Ok(_), Err(error)) => return refuse(None, error),
         (Err(error), found) => return refuse(found.ok().as_deref(), error),
     };
-    let (request, job) = match prepare(state, call, body, (&*model, caller)).await {
-        Ok(prepared) => prepared,
-        Err(error) => return refuse(Some(&*model), error),
-    };
+    let underway = state.access.load().metrics(caller).begin();
+    let asked = Asked { model: &*model, caller, traced };
+    let answered = answer(state, call, body, asked).await;
+    underway.told(answered.as_ref().err());
+    answered
+}
+
+/// Which model a caller asks, and whether that is traced.
+struct Asked<'a, M> {
+    model: &'a M,
+    caller: Caller,
+    traced: Option<Arc<Traced>>,
+}
+
+/// Answers a caller that may ask this model.
+async fn answer<B: Backend>(
+    state: &ServerState<B>,
+    call: &Call<'_>,
+    body: &mut Incoming,
+    asked: Asked<'_, B::Model>,
+) -> Result<Response<Reply>, InferError> {
+    let model = asked.model;
+    let prepared = prepare(state, call, body, asked).await;
+    let (request, job) = prepared.inspect_err(|error| state.backend.refused(Some(model), error))?;
     let answer = model.infer(job).await?;
     let response = oip::Response {
         model_name: model.name().to_owned(),
@@ -70,8 +90,9 @@ async fn prepare<B: Backend>(
     state: &ServerState<B>,
     call: &Call<'_>,
     body: &mut Incoming,
-    (model, caller): (&B::Model, Caller),
+    asked: Asked<'_, B::Model>,
 ) -> Result<(Request, Job), InferError> {
+    let Asked { model, caller, traced } = asked;
     let headers = &call.head.headers;
     let limits = BodyLimits::from(&**state.settings.load());
     let signature = known_signature(model)?;
@@ -87,6 +108,7 @@ async fn prepare<B: Backend>(
         class: class(headers, &request.parameters)?.unwrap_or_else(|| model.class()),
         tenant: caller.tenant,
         inputs: std::mem::take(&mut request.inputs),
+        traced,
     };
     Ok((request, job))
 }

@@ -17,7 +17,7 @@ mod stream;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::{HeaderValue, Request, Response, Version, header, request::Parts};
 use hyper::body::Incoming;
 use tokio::{net::TcpListener, time::Instant};
@@ -34,6 +34,7 @@ use crate::{
     config::{AccessLog, RouterSettings},
     drain::Drain,
     error::InferError,
+    trace::{TRACE_RESPONSE, Tracer},
 };
 
 pub(crate) use self::route::unknown;
@@ -49,6 +50,8 @@ pub struct ServerState<B> {
     pub access: ArcSwap<Access>,
     /// Whether the router is stopping.
     pub drain: Arc<Drain>,
+    /// Traces requests; empty if none are.
+    pub tracer: ArcSwapOption<Tracer>,
     ids: RequestIds,
 }
 
@@ -63,7 +66,8 @@ impl<B: Backend> ServerState<B> {
     /// The state of a router that serves `backend`.
     pub fn new(backend: B, settings: RouterSettings, access: Access, drain: Arc<Drain>) -> Self {
         let (settings, access) = (ArcSwap::from_pointee(settings), ArcSwap::from_pointee(access));
-        Self { backend, settings, access, drain, ids: RequestIds::default() }
+        let tracer = ArcSwapOption::empty();
+        Self { backend, settings, access, drain, tracer, ids: RequestIds::default() }
     }
 
     /// Why the router is not ready; empty if it is.
@@ -96,7 +100,7 @@ impl<B: Backend> ServerState<B> {
         body: &mut Incoming,
     ) -> Result<Response<Reply>, InferError> {
         match Route::of(&call.head.method, call.head.uri.path())? {
-            Route::Infer(target) => infer::infer(self, call, body, &target).await,
+            Route::Infer(target) => self.traced(call, body, &target).await,
             Route::Live => Ok(models::live()),
             Route::Ready => Ok(models::ready(self)),
             Route::Server => Ok(models::server()),
@@ -107,6 +111,30 @@ impl<B: Backend> ServerState<B> {
             Route::Unload(model) => models::put_in_service(self, call, body, (&model, false)).await,
             Route::Unsupported(what) => Err(InferError::Unsupported { what }),
         }
+    }
+
+    /// Answers an inference request, and traces it if it is to be.
+    async fn traced(
+        &self,
+        call: &Call<'_>,
+        body: &mut Incoming,
+        target: &Target<'_>,
+    ) -> Result<Response<Reply>, InferError> {
+        let tracer = self.tracer.load();
+        let begun =
+            tracer.as_ref().and_then(|tracer| tracer.begin(&call.head.headers, call.arrived));
+        let Some(mut span) = begun else {
+            return infer::infer(self, call, (body, None), target).await;
+        };
+        span.asks(&clipped(&target.model));
+        let answered = infer::infer(self, call, (body, Some(span.traced())), target).await;
+        let reason = answered.as_ref().err().map(InferError::reason);
+        let mut response = answered.unwrap_or_else(|error| reply::fail(&error));
+        if let Some(value) = span.response() {
+            response.headers_mut().insert(TRACE_RESPONSE, value);
+        }
+        span.answered(response.status(), reason);
+        Ok(response)
     }
 
     /// Gives a reply what every reply has, and the rest of an unread body its end.

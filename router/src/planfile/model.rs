@@ -17,7 +17,7 @@ use crate::config::{
 /// Beyond this a demand is a mistake of unit.
 const MAX_DEMAND_RPS: f64 = 1e9;
 /// What a router reads and a plan does not.
-const ROUTERS: [&str; 11] = [
+const ROUTERS: [&str; 16] = [
     "version",
     "engine",
     "path",
@@ -29,6 +29,11 @@ const ROUTERS: [&str; 11] = [
     "class",
     "inputs",
     "outputs",
+    "command",
+    "environment",
+    "directory",
+    "served_name",
+    "ready_timeout_s",
 ];
 
 /// The table's name and, if nothing is wrong with it, the model.

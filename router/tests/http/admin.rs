@@ -20,7 +20,19 @@ async fn health_and_metrics_answer_on_the_admin_port() {
     assert_eq!(client.get("/readyz").await.status, 200);
     let metrics = client.get("/metrics").await;
     assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-    assert_eq!(metrics.body, "sluice_build_info 1\n");
+    assert_eq!(metrics.body, "Text");
+}
+
+#[tokio::test]
+async fn metrics_are_messages_for_a_scraper_that_prefers_them() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let kind = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                encoding=delimited";
+    let accept = [("accept", &*format!("{kind},text/plain;version=0.0.4;q=0.5"))];
+    let metrics = client.send(Method::GET, "/metrics", &accept, Bytes::new()).await;
+    let found = metrics.header("content-type").unwrap_or_default().replace("; ", ";");
+    assert_eq!((found.as_str(), &*metrics.body), (kind, &b"Protobuf"[..]));
 }
 
 #[tokio::test]
@@ -44,10 +56,11 @@ async fn readyz_lists_every_check_if_asked() {
 async fn state_config_workers_models_and_tenants_are_json() {
     let server = Server::start().await;
     let mut client = server.admin_client().await;
-    assert_eq!(client.get("/admin/v1/state").await.json(), json!({"queues": []}));
+    assert_eq!(client.get("/admin/v1/state").await.json(), json!({"models": []}));
     assert_eq!(client.get("/admin/v1/config").await.json(), json!({"router": {}}));
     assert_eq!(client.get("/admin/v1/workers").await.json(), json!({"workers": []}));
-    assert_eq!(client.get("/admin/v1/tenants").await.json(), json!({"tenants": []}));
+    let tenants = client.get("/admin/v1/tenants").await.json();
+    assert_eq!(tenants["tenants"][0]["name"], "other", "{tenants}");
     let models = client.get("/admin/v1/models").await.json();
     assert_eq!(models["models"][0]["state"], "ready");
     assert_eq!(models["models"][3]["state"], "loading");
@@ -89,13 +102,41 @@ async fn a_drain_over_http_is_a_drain_by_signal() {
 async fn what_is_not_there_yet_says_so() {
     let server = Server::start().await;
     let mut client = server.admin_client().await;
-    for path in ["/admin/v1/plan", "/admin/v1/jobs", "/admin/v1/jobs/7/logs", "/"] {
+    for path in ["/admin/v1/plan", "/admin/v1/jobs", "/admin/v1/jobs/7/logs"] {
         let replied = client.get(path).await;
         assert_eq!(replied.status, 501, "{path}");
         assert!(replied.error().ends_with("is not supported"), "{path}");
     }
     assert_eq!(client.get("/admin/v1/nothing").await.status, 404);
     assert_eq!(client.get("/elsewhere").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_console_is_served_whole_and_may_run_nothing_but_itself() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let page = client.get("/").await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy").unwrap_or_default();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+    let text = String::from_utf8(page.body.to_vec()).unwrap();
+    assert!(!text.contains("src=\"http") && !text.contains("href=\"http"), "it needs the network");
+    for (path, kind) in [("/console.css", "text/css"), ("/console.js", "text/javascript")] {
+        assert!(text.contains(&path[1..]), "the page does not name {path}");
+        let found = client.get(path).await;
+        assert_eq!(found.header("content-type"), Some(&*format!("{kind}; charset=utf-8")));
+    }
+}
+
+#[tokio::test]
+async fn events_are_the_past_once_and_then_the_state_until_the_router_closes() {
+    let server = Server::start().await;
+    let mut raw = Raw::connect(server.admin).await;
+    raw.say(b"GET /admin/v1/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+    server.signal.send(()).await.unwrap();
+    let said = soon("the end of the stream", raw.rest()).await;
+    assert!(said.contains("content-type: text/event-stream"), "{said}");
+    assert!(said.contains("event: history\ndata: {}\n\n"), "{said}");
 }
 
 #[tokio::test]

@@ -203,10 +203,6 @@ impl Backend for Models {
         *self.refusals.lock().entry((name, error.reason())).or_default() += 1;
     }
 
-    fn state(&self) -> Value {
-        json!({"queues": []})
-    }
-
     fn workers(&self) -> Value {
         json!({"workers": []})
     }

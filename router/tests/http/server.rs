@@ -40,6 +40,8 @@ pub(crate) fn settings() -> RouterSettings {
     RouterSettings {
         listen: local,
         admin_listen: local,
+        join_listen: None,
+        join_token_file: None,
         state_dir: None,
         max_body_bytes: 64 << 10,
         max_decompressed_bytes: 128 << 10,
@@ -76,7 +78,9 @@ impl Server {
         let reload = watch::Sender::new(Ok(json!({"changes": []})));
         let next_reload = reload.subscribe();
         let hooks = Hooks {
-            metrics: Box::new(|| "sluice_build_info 1\n".to_owned()),
+            metrics: Box::new(|format| format!("{format:?}").into_bytes()),
+            state: Box::new(|| json!({"models": []})),
+            history: Box::new(|| json!({})),
             reload: Box::new(move || {
                 let result = next_reload.borrow().clone();
                 Box::pin(async move { result })

@@ -1,6 +1,6 @@
 //! Batches and how they end.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +105,14 @@ pub struct Facts {
     pub compute_us: u64,
     /// Making bytes of the model's outputs.
     pub output_us: u64,
+}
+
+impl Facts {
+    /// Time it was worked on, from the start of work to the last byte of its answer.
+    pub fn worked(&self) -> Duration {
+        let worked_us = self.input_us.saturating_add(self.compute_us);
+        Duration::from_micros(worked_us.saturating_add(self.output_us))
+    }
 }
 
 impl Batch {

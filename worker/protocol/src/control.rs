@@ -1,85 +1,104 @@
 //! What a worker and its executor say to each other, one JSON object a line.
+//!
+//! The executor says what is, whole, whenever it changes; the worker orders what shall be. Both may
+//! be repeated without harm, so a worker that starts anew needs nothing but the socket.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest line either side reads, in bytes.
-pub const MAX_LINE: usize = 1 << 20;
+use crate::report::ReplicaState;
 
-/// What a worker tells its executor, on the executor's stdin.
+/// The longest line either side reads, in bytes.
+pub const MAX_LINE: usize = 4 << 20;
+
+/// What a worker tells its executor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
-    /// Listen, and serve only peers that know `token`. The first order, given once.
-    Listen {
-        /// A secret of this executor, worker and router.
-        token: String,
-    },
-    /// Load a model, warm it, and serve it as `replica`.
+    /// Load a model, warm it, and serve it as `replica`. One that failed is tried again.
     Load {
-        /// The replica's id, unique in the fleet.
+        /// The replica's id, unique on its worker.
         replica: u32,
+        /// The specification's [digest](ModelSpec::digest), as the router reckoned it.
+        digest: u64,
         /// What to load.
-        spec: ModelSpec,
+        spec: Box<ModelSpec>,
     },
     /// Finish the batches of `replica` and drop its model.
     Unload {
         /// The replica's id.
         replica: u32,
     },
+    /// Take `factor` times as long as alone from now on, if only pretending to work: neighbours
+    /// that pretend too cannot be felt.
+    Pace {
+        /// At least 1, as a rule.
+        factor: f64,
+    },
     /// Exit.
     Stop,
 }
 
-/// What an executor tells its worker, on its stdout.
+/// What an executor tells its worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Notice {
-    /// Routers may connect.
-    Listening {
-        /// `unix:/path` or `tcp:127.0.0.1:port`.
-        address: String,
+    /// Everything, because something changed or the worker is new.
+    State(Box<ExecutorState>),
+    /// How long it has been at work, told each second while that grows.
+    Busy {
+        /// Microseconds since it started.
+        busy_us: u64,
     },
-    /// A model is being loaded.
-    Loading {
-        /// The replica's id.
-        replica: u32,
-    },
-    /// A model is loaded and is being run to warm it.
-    Warming {
-        /// The replica's id.
-        replica: u32,
-        /// The batch size it is being run at.
-        batch: u32,
-    },
-    /// A model may be given batches.
-    Ready {
-        /// The replica's id.
-        replica: u32,
-        /// What the model takes and gives.
-        signature: Shapes,
-        /// What runs the model, for its metadata: `rten_onnx`, `synthetic` and so on.
-        platform: String,
-        /// The most rows a batch may have: as asked, or 1 if the model does not batch.
-        max_batch: u32,
-        /// How long batches took while warming.
-        warmup: Vec<WarmPoint>,
-        /// Microseconds from the order to the end of loading.
-        load_us: u64,
-        /// Memory the model takes, as far as the executor can tell.
-        memory_bytes: u64,
-    },
-    /// A model cannot be served.
-    Failed {
-        /// The replica's id.
-        replica: u32,
-        /// For people.
-        reason: String,
-    },
-    /// A model was dropped.
-    Unloaded {
-        /// The replica's id.
-        replica: u32,
-    },
+}
+
+/// Which lane of which slice an executor is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seat {
+    /// The GPU's index on its worker.
+    pub gpu: u32,
+    /// The slice's position, `3g.40gb@4`, or [`WHOLE`](crate::WHOLE).
+    pub position: String,
+    /// Which of the slice's processes, from 0.
+    pub lane: u32,
+}
+
+/// Everything a worker needs to know of an executor it did not start itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutorState {
+    /// The executor's [`VERSION`](crate::VERSION).
+    pub version: u16,
+    /// Where it sits.
+    pub seat: Seat,
+    /// Its process id.
+    pub pid: u32,
+    /// The device it was shown.
+    pub device: Option<String>,
+    /// Microseconds it has run batches since it started, warming included.
+    pub busy_us: u64,
+    /// The models it has, or tried to have.
+    pub replicas: Vec<LoadedReplica>,
+}
+
+/// A model in an executor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadedReplica {
+    /// The replica's id.
+    pub replica: u32,
+    /// Its model's name.
+    pub model: String,
+    /// Its model's version.
+    pub version: String,
+    /// What the operator says it needs, in MiB.
+    pub memory_mib: u64,
+    /// The digest of what was ordered.
+    pub digest: u64,
+    /// How far it is.
+    pub state: ReplicaState,
 }
 
 /// A model to load, and how.
@@ -100,6 +119,19 @@ pub struct ModelSpec {
     pub threads: u32,
 }
 
+impl ModelSpec {
+    /// A number that differs, as good as always, where two specifications do.
+    ///
+    /// Only the router reckons it: reading a number from JSON may change its last bit.
+    pub fn digest(&self) -> u64 {
+        let bytes =
+            serde_json::to_vec(self).expect("a specification has no maps, hence no bad keys");
+        // FNV-1a.
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    }
+}
+
 /// What runs a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -109,6 +141,8 @@ pub enum Engine {
         /// The file.
         path: String,
     },
+    /// Another server, started and looked after by the executor.
+    Server(Box<Server>),
     /// No model at all: batches take as long as a measured one took.
     Synthetic {
         /// Batch size and latency in milliseconds, by rising batch size, at least one point.
@@ -121,6 +155,29 @@ pub enum Engine {
         /// What it gives: an input of the same shape and datatype, or else zeros.
         outputs: Vec<TensorShape>,
     },
+}
+
+/// A server of the Open Inference Protocol over HTTP that the executor starts for one model.
+///
+/// In the command's arguments and the environment's values `{port}`, `{host}` and `{model}` stand
+/// for where it shall listen and what it shall serve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The program and its arguments, at least one word; no shell reads them.
+    pub command: Vec<String>,
+    /// What it finds in its environment beside the executor's own.
+    pub environment: BTreeMap<String, String>,
+    /// Where it is started, if not where the executor was.
+    pub directory: Option<String>,
+    /// What it calls the model.
+    pub served_name: String,
+    /// How long it may take until the model is ready, in milliseconds.
+    pub ready_timeout_ms: u64,
+    /// How long it may take over one batch before it is given up, in milliseconds.
+    pub answer_timeout_ms: u64,
+    /// What the model takes and gives, where the server does not say.
+    pub signature: Option<Shapes>,
 }
 
 /// What a model takes and gives.
@@ -165,20 +222,36 @@ mod tests {
         assert_eq!(line, r#"{"unload":{"replica":3}}"#);
         let line = serde_json::to_string(&Order::Stop).unwrap();
         assert_eq!(line, r#""stop""#);
-        let notice = Notice::Warming { replica: 3, batch: 8 };
+        let notice = Notice::Busy { busy_us: 8 };
         let line = serde_json::to_string(&notice).unwrap();
-        assert_eq!(line, r#"{"warming":{"replica":3,"batch":8}}"#);
+        assert_eq!(line, r#"{"busy":{"busy_us":8}}"#);
         assert_eq!(serde_json::from_str::<Notice>(&line).unwrap(), notice);
+    }
+
+    fn load(latency: &str) -> Order {
+        let line = r#"{"load":{"replica":1,"digest":7,"spec":{"name":"slow","version":"1","engine":
+            {"synthetic":{"curve":[[1,5.5],[8,LATENCY]],"noise":0.0,"inputs":[],"outputs":[]}},
+            "max_batch":8,"memory_mib":0,"threads":1}}}"#;
+        serde_json::from_str(&line.replace("LATENCY", latency)).unwrap()
     }
 
     #[test]
     fn a_curve_reads_as_pairs() {
-        let line = r#"{"load":{"replica":1,"spec":{"name":"slow","version":"1","engine":
-            {"synthetic":{"curve":[[1,5.5],[8,20.0]],"noise":0.0,"inputs":[],"outputs":[]}},
-            "max_batch":8,"memory_mib":0,"threads":1}}}"#;
-        let order = serde_json::from_str::<Order>(line).unwrap();
+        let order = load("20.0");
         let Order::Load { spec, .. } = order else { panic!("{order:?}") };
         let Engine::Synthetic { curve, .. } = spec.engine else { panic!("{spec:?}") };
         assert_eq!(curve, [(1, 5.5), (8, 20.0)]);
+    }
+
+    #[test]
+    fn specifications_that_differ_have_different_digests() {
+        let digest = |latency| match load(latency) {
+            Order::Load { spec, .. } => spec.digest(),
+            other @ (Order::Unload { .. } | Order::Pace { .. } | Order::Stop) => {
+                panic!("{other:?}")
+            }
+        };
+        assert_eq!(digest("20.0"), digest("20.0"));
+        assert_ne!(digest("20.0"), digest("20.1"));
     }
 }

@@ -2,18 +2,30 @@
 //!
 //! The router and an executor speak in frames, because tensors are large and must not be copied to
 //! be wrapped: a [`Prelude`] of twelve bytes, a postcard header, and a body that is nothing but
-//! tensor bytes. A worker and its executor speak in JSON lines over stdin and stdout ([`Order`],
-//! [`Notice`]), because they speak rarely and a person may want to read it.
+//! tensor bytes. A worker speaks in JSON lines, with its executors ([`Order`], [`Notice`]) and with
+//! the router ([`FromWorker`], [`ToWorker`]), because they speak rarely and a person may want to
+//! read it.
 
 mod batch;
 mod control;
 mod frame;
+mod join;
 mod report;
 
 pub use batch::{Answer, Batch, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead};
-pub use control::{Engine, MAX_LINE, ModelSpec, Notice, Order, Shapes, TensorShape, WarmPoint};
+pub use control::{
+    Engine, ExecutorState, LoadedReplica, MAX_LINE, ModelSpec, Notice, Order, Seat, Server, Shapes,
+    TensorShape, WarmPoint,
+};
 pub use frame::{
     FrameError, FromExecutor, MAX_BODY, MAX_HEADER, MAX_HELLO, PRELUDE_LEN, Peer, Prelude,
     ToExecutor, VERSION, greet,
 };
-pub use report::{ReadyReplica, ReplicaReport, ReplicaState, Report};
+pub use join::{
+    Desired, DesiredGpu, DesiredReplica, DesiredSlice, FromWorker, JOIN_VERSION, JoinError,
+    MAX_JOIN, MAX_MESSAGE, ToWorker, admit,
+};
+pub use report::{
+    GpuReport, LaneReport, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report, SliceReport,
+    WHOLE, XidReport,
+};

@@ -1,39 +1,137 @@
-//! What a worker tells the router of its replicas.
+//! What a worker tells the router: everything there is, each time.
 
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Shapes, WarmPoint};
 
-/// Every replica of one slice as it is now; it replaces the slice's last report whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The position of a GPU that is not cut, which is one slice.
+pub const WHOLE: &str = "whole";
+
+/// Everything on one worker as it is now; it replaces the worker's last report whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Report {
-    /// The slice's label, `gpu0:3g@4`.
+    /// The generation of the desired state that every GPU acts on; 0 before the first.
+    pub generation: u64,
+    /// Whether it is about to stop, and waits only for its replicas to be drained.
+    pub leaving: bool,
+    /// Its GPUs, by index.
+    pub gpus: Vec<GpuReport>,
+}
+
+/// One GPU. What it does not say is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuReport {
+    /// Its index on the worker.
+    pub index: u32,
+    /// As the worker's file has it, `nvml:0`.
+    pub source: String,
+    /// Its kind in the MIG table.
+    pub kind: Option<String>,
+    /// Its UUID.
+    pub uuid: Option<String>,
+    /// Whether it is cut; absent if nothing can be read of it.
+    pub mode: Option<Mode>,
+    /// Whether the worker may cut it.
+    pub can_reshape: bool,
+    /// The positions its operator wants, if its file lists them.
+    pub pinned: Option<Vec<String>>,
+    /// Why it cannot be read, or is not as wanted.
+    pub problem: Option<String>,
+    /// Its last errors, oldest first.
+    pub xids: Vec<XidReport>,
+    /// Corrected and uncorrected errors of memory since the driver was loaded.
+    pub ecc: Option<(u64, u64)>,
+    /// Memory, all and taken.
+    pub memory_bytes: Option<(u64, u64)>,
+    /// Power drawn.
+    pub power_milliwatts: Option<u32>,
+    /// Clock of the multiprocessors.
+    pub clock_mhz: Option<u32>,
+    /// Temperature of the chip.
+    pub temperature_celsius: Option<u32>,
+    /// Its slices, by position.
+    pub slices: Vec<SliceReport>,
+}
+
+/// Whether a GPU is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// It cannot be.
+    Unsupported,
+    /// It is not.
+    Off,
+    /// It is.
+    On,
+}
+
+/// An error the driver told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XidReport {
+    /// Its number in NVIDIA's list.
+    pub code: u64,
+    /// The GPU instance it struck, if one alone.
+    pub gpu_instance: Option<u32>,
+}
+
+/// One slice, its processes and its replicas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SliceReport {
+    /// Its label, `gpu0:3g@4`.
     pub slice: String,
-    /// The slice's MIG profile, `3g.40gb`.
+    /// Its position, `3g.40gb@4`, or [`WHOLE`].
+    pub position: String,
+    /// Its profile, `3g.40gb`; that of all of the GPU if it is not cut.
     pub profile: String,
-    /// The executor's process id, while there is one.
-    pub pid: Option<u32>,
-    /// How often the executor was started again.
-    pub restarts: u32,
-    /// The replicas the slice should have, each with its state.
+    /// Its device's UUID; absent if it cannot be used.
+    pub uuid: Option<String>,
+    /// The memory its replicas share.
+    pub memory_bytes: Option<u64>,
+    /// Its processes, by lane.
+    pub lanes: Vec<LaneReport>,
+    /// Its replicas, by id.
     pub replicas: Vec<ReplicaReport>,
+}
+
+/// One process of a slice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaneReport {
+    /// Which, from 0.
+    pub lane: u32,
+    /// Its process id, while there is one.
+    pub pid: Option<u32>,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Microseconds it has run batches since it started, measured by itself.
+    pub busy_us: u64,
 }
 
 /// One replica as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReplicaReport {
-    /// The replica's id.
+    /// The replica's id, unique on its worker.
     pub replica: u32,
     /// Its model's name.
     pub model: String,
     /// Its model's version.
     pub version: String,
+    /// The [digest](crate::ModelSpec::digest) of what was loaded.
+    pub digest: u64,
+    /// The lane it is in.
+    pub lane: u32,
     /// Its state.
     pub state: ReplicaState,
 }
 
 /// The states of a replica; batches may be sent to a ready one only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ReplicaState {
     /// Its executor is starting.
     Starting,
@@ -46,15 +144,20 @@ pub enum ReplicaState {
     },
     /// Batches may be sent.
     Ready(Box<ReadyReplica>),
-    /// It cannot serve until its executor is started again, or ever.
+    /// It finishes the batches it has, and goes.
+    Draining,
+    /// It cannot serve now.
     Failed {
         /// For people.
         reason: String,
+        /// Whether what runs it is gone, so that the model itself may be sound.
+        crashed: bool,
     },
 }
 
 /// What a router needs to use a ready replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReadyReplica {
     /// Where its executor listens: `unix:/path` or `tcp:127.0.0.1:port`.
     pub address: String,
@@ -64,7 +167,7 @@ pub struct ReadyReplica {
     pub signature: Shapes,
     /// What runs the model, for its metadata.
     pub platform: String,
-    /// The most rows a batch may have.
+    /// The most rows a batch may have: as asked, or 1 if the model does not batch.
     pub max_batch: u32,
     /// How long batches took while warming.
     pub warmup: Vec<WarmPoint>,

@@ -71,7 +71,7 @@ impl Engine for Onnx {
         &self.signature
     }
 
-    fn platform(&self) -> &'static str {
+    fn platform(&self) -> &str {
         "rten_onnx"
     }
 

@@ -57,7 +57,7 @@ impl Engine for OnnxRuntime {
         &self.signature
     }
 
-    fn platform(&self) -> &'static str {
+    fn platform(&self) -> &str {
         "onnxruntime_onnx"
     }
 

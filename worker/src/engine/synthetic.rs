@@ -120,7 +120,7 @@ impl Engine for Synthetic {
         &self.signature
     }
 
-    fn platform(&self) -> &'static str {
+    fn platform(&self) -> &str {
         "synthetic"
     }
 

@@ -17,7 +17,7 @@ use protocol::{
 
 use super::{
     Executor,
-    replica::{Job, Rejected},
+    lane::{Job, Rejected},
 };
 use crate::clock;
 
@@ -150,39 +150,32 @@ pub(super) fn failed(blame: Blame, reason: &impl ToString) -> Outcome {
 }
 
 /// Serves one connection until it ends; batches it left waiting are then forgotten.
-pub(super) fn converse(id: u64, stream: Stream, token: &str, executor: &Executor) {
+pub(super) fn converse(id: u64, stream: Stream, executor: &Executor) {
     let link = Arc::new(Link::new(id, stream));
     let mut reader = BufReader::with_capacity(READ_BUFFER, &link.stream);
-    let ended = admit(&link, &mut reader, token, executor)
-        .and_then(|()| attend(&link, &mut reader, executor));
+    let ended =
+        admit(&link, &mut reader, executor).and_then(|()| attend(&link, &mut reader, executor));
     if let Err(error) = ended {
         tracing::warn!(link = id, %error, "connection ended");
     }
     link.stream.close();
-    for replica in executor.every_replica() {
-        replica.forget(id);
-    }
+    executor.lane.forget(id);
 }
 
-fn admit(
-    link: &Link,
-    reader: &mut impl Read,
-    token: &str,
-    executor: &Executor,
-) -> Result<(), LinkError> {
+fn admit(link: &Link, reader: &mut impl Read, executor: &Executor) -> Result<(), LinkError> {
     link.stream.set_waits(Some(HELLO_WAIT), Some(WRITE_WAIT))?;
     let mut prelude = [0; PRELUDE_LEN];
     reader.read_exact(&mut prelude)?;
     let hello = Prelude::decode_hello(&prelude, Peer::Router)
         .map_err(LinkError::from)
         .and_then(|prelude| Ok(ToExecutor::decode(prelude, &read(reader, prelude.header_len)?)?))
-        .and_then(|message| Ok(greet(&message, token)?));
+        .and_then(|message| Ok(greet(&message, &executor.token)?));
     if let Err(error) = hello {
         link.send_message(&FromExecutor::Refused { reason: error.to_string() })?;
         return Err(error);
     }
     link.stream.set_waits(None, Some(WRITE_WAIT))?;
-    let (slice, pid) = (executor.slice.clone(), std::process::id());
+    let (slice, pid) = (executor.args.slice.clone(), std::process::id());
     link.send_message(&FromExecutor::Hello { version: VERSION, slice, pid })?;
     Ok(())
 }
@@ -215,11 +208,12 @@ fn read(reader: &mut impl Read, len: u32) -> io::Result<Vec<u8>> {
 
 fn take(link: &Arc<Link>, batch: Batch, body: Bytes, executor: &Executor) {
     let id = batch.id;
-    let replica = executor.replica(batch.replica);
-    let job = Job { batch, body, arrived: clock::now(), from: Arc::clone(link) };
-    let rejected = match replica {
-        Some(replica) => replica.push(job).err(),
-        None => Some(Rejected::Unknown { replica: job.batch.replica }),
+    let rejected = match executor.replica(batch.replica) {
+        Some(replica) => {
+            let (arrived, from) = (clock::now(), Arc::clone(link));
+            executor.lane.push(Job { replica, batch, body, arrived, from }).err()
+        }
+        None => Some(Rejected::Unknown { replica: batch.replica }),
     };
     if let Some(rejected) = rejected {
         let outcome = failed(rejected.blame(), &rejected);
@@ -229,11 +223,9 @@ fn take(link: &Arc<Link>, batch: Batch, body: Bytes, executor: &Executor) {
 
 /// A batch that has started, or has ended, is not affected.
 fn cancel(link: &Link, batch: u64, executor: &Executor) {
-    for replica in executor.every_replica() {
-        if let Some(job) = replica.cancel(link.id, batch) {
-            let waited_us = clock::micros(clock::now() - job.arrived);
-            let facts = Facts { waited_us, ..Facts::default() };
-            link.reply(Reply { batch, outcome: Outcome::Cancelled, facts }, &[]);
-        }
+    if let Some(job) = executor.lane.cancel(link.id, batch) {
+        let waited_us = clock::micros(clock::now() - job.arrived);
+        let facts = Facts { waited_us, ..Facts::default() };
+        link.reply(Reply { batch, outcome: Outcome::Cancelled, facts }, &[]);
     }
 }

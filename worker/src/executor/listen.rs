@@ -1,9 +1,9 @@
-//! Where routers connect.
+//! Where routers connect, and the worker.
 
 use std::{
     fs::DirBuilder,
     io,
-    net::{Ipv4Addr, TcpListener},
+    net::{IpAddr, TcpListener},
     os::unix::{
         fs::{DirBuilderExt, PermissionsExt},
         net::UnixListener,
@@ -18,7 +18,7 @@ use super::{
     Executor, ExecutorArgs,
     link::{self, Stream},
 };
-use crate::{clock, engine::pause};
+use crate::{clock, engine::pause, seat};
 
 /// The most connections at once; a router needs one.
 const MAX_CONNECTIONS: usize = 64;
@@ -32,13 +32,11 @@ pub(crate) enum ListenError {
     Open { path: PathBuf, mode: u32 },
     #[error("cannot use {path}: {source}")]
     Path { path: PathBuf, source: io::Error },
-    #[error("cannot use the loopback interface: {0}")]
-    Tcp(#[source] io::Error),
-    #[error("cannot start a thread: {0}")]
-    Thread(#[source] io::Error),
+    #[error("cannot use {address}: {source}")]
+    Tcp { address: IpAddr, source: io::Error },
 }
 
-enum Listener {
+pub(super) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
@@ -71,40 +69,39 @@ impl Drop for Bound {
     }
 }
 
-/// Listens, and serves who knows `token`.
-pub(super) fn start(
-    args: &ExecutorArgs,
-    token: String,
-    executor: &Arc<Executor>,
-) -> Result<Bound, ListenError> {
-    let (listener, bound) = if args.tcp { bind_tcp()? } else { bind_unix(args)? };
-    let executor = Arc::clone(executor);
-    thread::Builder::new()
-        .name("accept".to_owned())
-        .spawn(move || accept(&listener, &token.into(), &executor))
-        .map_err(ListenError::Thread)?;
-    Ok(bound)
+/// Where routers will connect.
+pub(super) fn bind(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError> {
+    if let Some(address) = args.listen {
+        return bind_tcp(address);
+    }
+    let (listener, bound) = bind_unix(args, "sock")?;
+    Ok((Listener::Unix(listener), bound))
 }
 
-fn bind_tcp() -> Result<(Listener, Bound), ListenError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(ListenError::Tcp)?;
-    let address = listener.local_addr().map_err(ListenError::Tcp)?;
+/// Where the worker will connect.
+pub(super) fn bind_control(args: &ExecutorArgs) -> Result<(UnixListener, Bound), ListenError> {
+    bind_unix(args, seat::CONTROL)
+}
+
+fn bind_tcp(address: IpAddr) -> Result<(Listener, Bound), ListenError> {
+    let failed = |source| ListenError::Tcp { address, source };
+    let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
     Ok((Listener::Tcp(listener), Bound { address: format!("tcp:{address}"), file: None }))
 }
 
-fn bind_unix(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError> {
+fn bind_unix(args: &ExecutorArgs, kind: &str) -> Result<(UnixListener, Bound), ListenError> {
     private_dir(&args.run_dir)?;
-    let name = args.slice.replace([':', '@', '/'], "-");
-    let path = args.run_dir.join(format!("{name}.sock"));
+    let path = args.run_dir.join(seat::file(&args.slice, args.seat.lane, kind));
     let failed = |source| ListenError::Path { path: path.clone(), source };
-    // What an executor before this one left behind; the worker starts one per slice at a time.
+    // What an executor before this one left behind; the worker has one per lane at a time.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         Ok(()) | Err(_) => {}
     }
     let listener = UnixListener::bind(&path).map_err(failed)?;
     let address = format!("unix:{}", path.display());
-    Ok((Listener::Unix(listener), Bound { address, file: Some(path) }))
+    Ok((listener, Bound { address, file: Some(path) }))
 }
 
 /// Makes `path` a directory for this user alone, or refuses one that is not.
@@ -115,7 +112,8 @@ fn private_dir(path: &Path) -> Result<(), ListenError> {
     if mode & 0o077 == 0 { Ok(()) } else { Err(ListenError::Open { path: path.to_owned(), mode }) }
 }
 
-fn accept(listener: &Listener, token: &Arc<str>, executor: &Arc<Executor>) {
+/// Serves who connects and knows the token, for ever.
+pub(super) fn accept(listener: &Listener, executor: &Arc<Executor>) {
     // Every connection's thread holds one; the count cannot drift from the truth.
     let seats = Arc::new(());
     for id in 0.. {
@@ -131,10 +129,10 @@ fn accept(listener: &Listener, token: &Arc<str>, executor: &Arc<Executor>) {
                 continue;
             }
         };
-        let (seat, token, executor) = (Arc::clone(&seats), Arc::clone(token), Arc::clone(executor));
+        let (seat, executor) = (Arc::clone(&seats), Arc::clone(executor));
         let spawned = thread::Builder::new().name(format!("link-{id}")).spawn(move || {
             let _seat = seat;
-            link::converse(id, stream, &token, &executor);
+            link::converse(id, stream, &executor);
         });
         if let Err(error) = spawned {
             tracing::warn!(%error, "connection refused; no thread for it");

@@ -1,35 +1,24 @@
-//! One loaded model and the batches it was given.
+//! One loaded model.
 
 use std::{
     any::Any,
-    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
-    time::Instant,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
-use protocol::{Answer, Batch, Blame, Facts, Outcome, Part, Reply};
+use parking_lot::{Mutex, RwLock};
+use protocol::{Answer, Batch, Blame, Facts, Outcome, Part};
 
-use super::link::{Link, failed};
+use super::link::failed;
 use crate::{
     clock,
-    engine::{Done, Engine, RunError},
+    engine::{Done, Engine, Lost, Pace, RunError},
     signature::{Refusal, Signature},
 };
-
-/// The most batches a replica has at once: one running, and one so that it need not wait for the
-/// next.
-const MAX_BATCHES: usize = 2;
-
-/// A batch and whom to answer.
-pub(super) struct Job {
-    pub(super) batch: Batch,
-    pub(super) body: Bytes,
-    pub(super) arrived: Instant,
-    pub(super) from: Arc<Link>,
-}
 
 /// What a replica checks batches against.
 pub(super) struct Ready {
@@ -37,52 +26,21 @@ pub(super) struct Ready {
     pub(super) max_batch: u32,
 }
 
-/// Why a batch was not taken.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Rejected {
-    #[error("there is no replica {replica} here")]
-    Unknown { replica: u32 },
-    #[error("replica {replica} is not ready")]
-    NotReady { replica: u32 },
-    #[error("replica {replica} is being unloaded")]
-    Closed { replica: u32 },
-    #[error("replica {replica} has {MAX_BATCHES} batches already")]
-    Full { replica: u32 },
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-}
-
-impl Rejected {
-    pub(super) fn blame(&self) -> Blame {
-        match self {
-            Self::Unknown { .. }
-            | Self::NotReady { .. }
-            | Self::Closed { .. }
-            | Self::Full { .. } => Blame::Replica,
-            Self::Refused(_) => Blame::Request,
-        }
-    }
-}
-
 /// A replica as every thread sees it.
 pub(super) struct Replica {
     id: u32,
-    ready: OnceLock<Ready>,
-    queue: Mutex<Queue>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Job>,
-    running: bool,
-    closed: bool,
+    ready: RwLock<Option<Ready>>,
+    model: Mutex<Model>,
+    /// Of an engine that only pretends to work.
+    pace: OnceLock<Pace>,
+    closed: AtomicBool,
 }
 
 impl Replica {
     /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
-        Self { id, ready: OnceLock::new(), queue: Mutex::default(), wake: Condvar::new() }
+        let (ready, model, pace) = (RwLock::default(), Mutex::default(), OnceLock::new());
+        Self { id, ready, model, pace, closed: AtomicBool::new(false) }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -90,80 +48,89 @@ impl Replica {
     }
 
     /// Takes batches from now on.
-    pub(super) fn open(&self, ready: Ready) {
+    pub(super) fn open(&self, engine: Box<dyn Engine>, ready: Ready) {
         // A replica is opened by its own thread, once.
-        let _ = self.ready.set(ready);
-    }
-
-    /// Takes no more batches; those it has are finished.
-    pub(super) fn close(&self) {
-        self.queue.lock().closed = true;
-        self.wake.notify_all();
-    }
-
-    /// Queues a batch.
-    pub(super) fn push(&self, job: Job) -> Result<(), Rejected> {
-        let replica = self.id;
-        let ready = self.ready.get().ok_or(Rejected::NotReady { replica })?;
-        ready.signature.check(&job.batch, ready.max_batch)?;
-        let mut queue = self.queue.lock();
-        if queue.closed {
-            return Err(Rejected::Closed { replica });
+        if let Some(pace) = engine.pace() {
+            let _ = self.pace.set(pace);
         }
-        if queue.waiting.len() + usize::from(queue.running) >= MAX_BATCHES {
-            return Err(Rejected::Full { replica });
-        }
-        queue.waiting.push_back(job);
-        drop(queue);
-        self.wake.notify_one();
-        Ok(())
+        *self.model.lock() = Model::Here(engine);
+        *self.ready.write() = Some(ready);
     }
 
-    /// Takes back a batch that has not started.
-    pub(super) fn cancel(&self, link: u64, batch: u64) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        let mine = |job: &Job| job.from.id() == link && job.batch.id == batch;
-        let index = queue.waiting.iter().position(mine)?;
-        queue.waiting.remove(index)
-    }
-
-    /// Drops the batches of a connection that has ended.
-    pub(super) fn forget(&self, link: u64) {
-        self.queue.lock().waiting.retain(|job| job.from.id() != link);
-    }
-
-    /// Runs batches on this thread until the replica is closed and has none.
-    pub(super) fn work(&self, mut engine: Box<dyn Engine>) {
-        while let Some(job) = self.next() {
-            let started = clock::now();
-            let result = run(engine.as_mut(), &job);
-            let waited_us = clock::micros(started - job.arrived);
-            // Before the reply, or a router that answers it with a batch might find no room.
-            self.queue.lock().running = false;
-            let (outcome, facts, body) = ending(&job.batch, result);
-            let facts = Facts { waited_us, ..facts };
-            job.from.reply(Reply { batch: job.batch.id, outcome, facts }, &body);
+    /// Slows its engine down, if that only pretends to work.
+    pub(super) fn pace(&self, factor: f64) {
+        if let Some(pace) = self.pace.get() {
+            pace.slow_down(factor);
         }
     }
 
-    fn next(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if let Some(job) = queue.waiting.pop_front() {
-                queue.running = true;
-                return Some(job);
+    /// Drops the model.
+    pub(super) fn retire(&self) {
+        *self.model.lock() = Model::Unloaded;
+    }
+
+    /// Whether it takes no more batches. Written by the lane alone, under its lock.
+    pub(super) fn closed(&self) -> &AtomicBool {
+        &self.closed
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether it can take `batch`, queues aside; none if it is not ready.
+    pub(super) fn check(&self, batch: &Batch) -> Option<Result<(), Refusal>> {
+        self.ready.read().as_ref().map(|ready| ready.signature.check(batch, ready.max_batch))
+    }
+
+    /// Runs a batch.
+    pub(super) fn run(&self, batch: &Batch, body: &Bytes) -> (Outcome, Facts, Vec<Bytes>) {
+        let mut model = self.model.lock();
+        let result = match &mut *model {
+            Model::Here(engine) => {
+                let run = AssertUnwindSafe(|| engine.run(batch, body));
+                catch_unwind(run)
+                    .unwrap_or_else(|panic| Err(RunError::Model { reason: said(&*panic) }))
             }
-            if queue.closed {
-                return None;
-            }
-            self.wake.wait(&mut queue);
+            Model::Lost(lost) => Err(RunError::Lost(lost.clone())),
+            Model::Unloaded => Err(RunError::Model { reason: "it is unloaded".to_owned() }),
+        };
+        if let Err(RunError::Lost(lost)) = &result {
+            self.lose(&mut model, lost);
         }
+        ending(batch, result)
+    }
+
+    /// Whether its model is still there.
+    pub(super) fn look(&self) -> Result<(), Lost> {
+        let mut model = self.model.lock();
+        let looked = match &mut *model {
+            Model::Here(engine) => engine.look(),
+            Model::Lost(lost) => Err(lost.clone()),
+            Model::Unloaded => Ok(()),
+        };
+        looked.inspect_err(|lost| self.lose(&mut model, lost))
+    }
+
+    /// Whether it was opened and its model is not known to be gone. Waits for no batch.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.read().is_some()
+    }
+
+    /// Takes no more batches; those it has fail for want of a model.
+    fn lose(&self, model: &mut Model, lost: &Lost) {
+        *self.ready.write() = None;
+        *model = Model::Lost(lost.clone());
     }
 }
 
-fn run(engine: &mut dyn Engine, job: &Job) -> Result<Done, RunError> {
-    let run = AssertUnwindSafe(|| engine.run(&job.batch, &job.body));
-    catch_unwind(run).unwrap_or_else(|panic| Err(RunError::Model { reason: said(&*panic) }))
+/// What runs a replica's batches.
+#[derive(Default)]
+enum Model {
+    #[default]
+    Unloaded,
+    Here(Box<dyn Engine>),
+    Lost(Lost),
 }
 
 /// What a panic said, if it said anything.
@@ -188,7 +155,7 @@ fn ending(batch: &Batch, result: Result<Done, RunError>) -> (Outcome, Facts, Vec
         Err(error) => {
             let blame = match &error {
                 RunError::Refused(_) | RunError::Inputs { .. } => Blame::Request,
-                RunError::Model { .. } => Blame::Replica,
+                RunError::Model { .. } | RunError::Lost(_) => Blame::Replica,
             };
             (failed(blame, &error), Facts::default(), Vec::new())
         }
@@ -208,6 +175,3 @@ fn answer(batch: &Batch, done: Done) -> (Answer, Vec<Bytes>) {
     }
     (Answer { outputs: heads, requests }, body)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 use std::{
-    io::{BufReader, PipeReader, PipeWriter, pipe},
-    net::TcpStream,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, TcpStream},
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::Path,
     thread::JoinHandle,
@@ -8,13 +8,16 @@ use std::{
 
 use bytes::Bytes;
 use protocol::{
-    Batch, Blame, Engine, FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
-    TensorHead, TensorShape, ToExecutor, VERSION,
+    Batch, Blame, Engine, FromExecutor, Order, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
+    TensorHead, TensorShape, ToExecutor,
 };
 
 use super::*;
 
-const TOKEN: &str = "sesame";
+mod server;
+
+/// The control socket of the executors here.
+const CONTROL: &str = "gpu0-7g-0.0.control";
 
 /// A directory of one test.
 struct Dir(PathBuf);
@@ -32,21 +35,46 @@ impl Drop for Dir {
     }
 }
 
-/// An executor on threads of this process.
+/// An executor on threads of this process, and its worker's side.
 struct Running {
-    orders: PipeWriter,
-    notices: BufReader<PipeReader>,
+    orders: UnixStream,
+    notices: BufReader<UnixStream>,
+    last: Option<ExecutorState>,
     thread: JoinHandle<Result<(), ExecutorError>>,
 }
 
+fn args(run_dir: &Path, listen: Option<IpAddr>) -> ExecutorArgs {
+    ExecutorArgs {
+        seat: Seat { gpu: 0, position: "7g.80gb@0".into(), lane: 0 },
+        slice: "gpu0:7g@0".into(),
+        device: Some("MIG-a".into()),
+        run_dir: run_dir.to_owned(),
+        listen,
+        orphan_wait: Duration::ZERO,
+        program: PathBuf::new(),
+    }
+}
+
 impl Running {
-    fn start(run_dir: &Path, tcp: bool) -> Self {
-        let (orders_in, orders) = pipe().unwrap();
-        let (notices, notices_out) = pipe().unwrap();
-        let run_dir = run_dir.to_owned();
-        let args = ExecutorArgs { slice: "gpu0:7g@0".into(), run_dir, tcp };
-        let thread = thread::spawn(move || serve(&args, BufReader::new(orders_in), notices_out));
-        Self { orders, notices: BufReader::new(notices), thread }
+    fn start(run_dir: &Path) -> Self {
+        Self::start_with(args(run_dir, None))
+    }
+
+    fn start_with(args: ExecutorArgs) -> Self {
+        let path = args.run_dir.join(CONTROL);
+        let thread = thread::spawn(move || serve(args));
+        let (orders, notices) = Self::call(&path);
+        Self { orders, notices, last: None, thread }
+    }
+
+    /// Connects as a worker does, as soon as it can be.
+    fn call(path: &Path) -> (UnixStream, BufReader<UnixStream>) {
+        loop {
+            if let Ok(stream) = UnixStream::connect(path) {
+                return (stream.try_clone().unwrap(), BufReader::new(stream));
+            }
+            thread::yield_now();
+        }
     }
 
     fn order(&mut self, order: &Order) {
@@ -55,27 +83,38 @@ impl Running {
         self.orders.write_all(&line).unwrap();
     }
 
-    fn notice(&mut self) -> Notice {
-        let mut line = String::new();
-        self.notices.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-
-    fn listen(&mut self) -> String {
-        self.order(&Order::Listen { token: TOKEN.into() });
-        let notice = self.notice();
-        let Notice::Listening { address } = notice else { panic!("{notice:?}") };
-        address
-    }
-
-    fn load(&mut self, replica: u32, spec: ModelSpec) -> Vec<Notice> {
-        self.order(&Order::Load { replica, spec });
-        let mut notices = Vec::new();
+    /// The next state it tells of.
+    fn state(&mut self) -> ExecutorState {
         loop {
-            notices.push(self.notice());
-            if let Some(Notice::Ready { .. } | Notice::Failed { .. }) = notices.last() {
-                return notices;
+            let mut line = String::new();
+            self.notices.read_line(&mut line).unwrap();
+            if let Notice::State(state) = serde_json::from_str(&line).unwrap() {
+                self.last = Some((*state).clone());
+                return *state;
             }
+        }
+    }
+
+    fn load(&mut self, replica: u32, spec: ModelSpec) -> Vec<ReplicaState> {
+        self.order(&Order::Load { replica, digest: spec.digest(), spec: Box::new(spec) });
+        let mut states = Vec::new();
+        loop {
+            let state = self.state();
+            let Some(loaded) = state.replicas.iter().find(|one| one.replica == replica) else {
+                continue;
+            };
+            states.push(loaded.state.clone());
+            if let Some(ReplicaState::Ready(_) | ReplicaState::Failed { .. }) = states.last() {
+                return states;
+            }
+        }
+    }
+
+    /// Loads what is known to work, and returns where routers connect and what they must say.
+    fn serve(&mut self, replica: u32) -> (String, String) {
+        match self.load(replica, echo()).pop() {
+            Some(ReplicaState::Ready(ready)) => (ready.address, ready.token),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -147,25 +186,19 @@ fn batch(id: u64, replica: u32, rows: &[u32]) -> Batch {
 #[test]
 fn a_batch_sent_to_the_socket_comes_back_run() {
     let dir = Dir::new("batch");
-    let mut executor = Running::start(&dir.0, false);
-    let address = executor.listen();
-    let notices = executor.load(3, echo());
-    assert!(matches!(notices[0], Notice::Loading { replica: 3 }), "{notices:?}");
-    let warmed: Vec<u32> = notices
-        .iter()
-        .filter_map(
-            |notice| if let Notice::Warming { batch, .. } = notice { Some(*batch) } else { None },
-        )
-        .collect();
-    assert_eq!(warmed, [1, 2, 4]);
-    let Some(Notice::Ready { platform, max_batch, memory_bytes, .. }) = notices.last() else {
-        panic!("{notices:?}");
-    };
-    assert_eq!((platform.as_str(), *max_batch), ("synthetic", 4));
-    assert!(*memory_bytes >= 3 << 20);
+    let mut executor = Running::start(&dir.0);
+    let states = executor.load(3, echo());
+    assert_eq!(states[0], ReplicaState::Loading);
+    let warmed = states.iter().filter_map(|state| {
+        if let ReplicaState::Warming { batch } = state { Some(*batch) } else { None }
+    });
+    assert_eq!(warmed.collect::<Vec<_>>(), [1, 2, 4]);
+    let Some(ReplicaState::Ready(ready)) = states.last() else { panic!("{states:?}") };
+    assert_eq!((ready.platform.as_str(), ready.max_batch), ("synthetic", 4));
+    assert!(ready.memory_bytes >= 3 << 20);
 
-    let mut client = connect(&address);
-    let hello = client.hello(TOKEN);
+    let mut client = connect(&ready.address);
+    let hello = client.hello(&ready.token);
     let pid = std::process::id();
     assert_eq!(hello, FromExecutor::Hello { version: VERSION, slice: "gpu0:7g@0".into(), pid });
     let body = Bytes::from_static(b"abcdef");
@@ -180,8 +213,8 @@ fn a_batch_sent_to_the_socket_comes_back_run() {
 #[test]
 fn a_stranger_is_told_why_it_is_refused() {
     let dir = Dir::new("stranger");
-    let mut executor = Running::start(&dir.0, false);
-    let address = executor.listen();
+    let mut executor = Running::start(&dir.0);
+    let (address, _) = executor.serve(3);
     let refused = connect(&address).hello("open");
     let reason = "the token is not this executor's".to_owned();
     assert_eq!(refused, FromExecutor::Refused { reason });
@@ -196,9 +229,10 @@ fn a_stranger_is_told_why_it_is_refused() {
 #[test]
 fn a_peer_of_another_version_is_told_both_versions() {
     let dir = Dir::new("version");
-    let mut executor = Running::start(&dir.0, false);
-    let mut client = connect(&executor.listen());
-    let mut frame = ToExecutor::Hello { version: VERSION, token: TOKEN.into() }.encode().unwrap();
+    let mut executor = Running::start(&dir.0);
+    let (address, token) = executor.serve(3);
+    let mut client = connect(&address);
+    let mut frame = ToExecutor::Hello { version: VERSION, token }.encode().unwrap();
     frame[0] = 9;
     client.0.write_all(&frame).unwrap();
     let reason = "the peer speaks protocol version 9, this program speaks 1".to_owned();
@@ -208,11 +242,10 @@ fn a_peer_of_another_version_is_told_both_versions() {
 #[test]
 fn a_bad_batch_fails_alone_and_the_connection_goes_on() {
     let dir = Dir::new("bad");
-    let mut executor = Running::start(&dir.0, false);
-    let address = executor.listen();
-    executor.load(3, echo());
+    let mut executor = Running::start(&dir.0);
+    let (address, token) = executor.serve(3);
     let mut client = connect(&address);
-    client.hello(TOKEN);
+    client.hello(&token);
 
     let mut wrong = batch(1, 3, &[1]);
     wrong.inputs[0].datatype = "FP32".into();
@@ -232,12 +265,11 @@ fn a_bad_batch_fails_alone_and_the_connection_goes_on() {
 #[test]
 fn a_broken_frame_ends_its_connection_and_no_other() {
     let dir = Dir::new("broken");
-    let mut executor = Running::start(&dir.0, false);
-    let address = executor.listen();
-    executor.load(3, echo());
+    let mut executor = Running::start(&dir.0);
+    let (address, token) = executor.serve(3);
     let (mut good, mut broken) = (connect(&address), connect(&address));
-    good.hello(TOKEN);
-    broken.hello(TOKEN);
+    good.hello(&token);
+    broken.hello(&token);
     broken.0.write_all(&[0; 64]).unwrap();
     // The executor may hang up before it has read everything, which is an error here.
     assert_eq!(broken.0.read(&mut [0]).unwrap_or(0), 0);
@@ -248,68 +280,79 @@ fn a_broken_frame_ends_its_connection_and_no_other() {
 #[test]
 fn it_listens_on_tcp_when_told_to() {
     let dir = Dir::new("tcp");
-    let mut executor = Running::start(&dir.0, true);
-    let address = executor.listen();
-    executor.load(3, echo());
+    let loopback = Some(Ipv4Addr::LOCALHOST.into());
+    let mut executor = Running::start_with(args(&dir.0, loopback));
+    let (address, token) = executor.serve(3);
     let stream = TcpStream::connect(address.strip_prefix("tcp:").unwrap()).unwrap();
     let mut client = Client(stream);
-    client.hello(TOKEN);
+    client.hello(&token);
     let (reply, answer) = client.run(batch(1, 3, &[1]), b"ab");
     assert!(matches!(reply.outcome, Outcome::Done(_)), "{reply:?}");
     assert_eq!(answer, b"ab");
 }
 
 #[test]
-fn a_file_that_is_not_a_model_is_named() {
+fn a_file_that_is_not_a_model_is_named_and_may_be_mended() {
     let dir = Dir::new("nomodel");
-    let mut executor = Running::start(&dir.0, false);
-    executor.listen();
+    let mut executor = Running::start(&dir.0);
+    executor.state();
     let path = dir.0.join("notes.onnx");
     std::fs::write(&path, "not a model").unwrap();
     let path = path.display().to_string();
     let mut spec = ModelSpec { engine: Engine::Onnx { path: path.clone() }, ..echo() };
-    let notices = executor.load(1, spec.clone());
-    let Some(Notice::Failed { reason, .. }) = notices.last() else { panic!("{notices:?}") };
+    let states = executor.load(1, spec.clone());
+    let Some(ReplicaState::Failed { reason, .. }) = states.last() else { panic!("{states:?}") };
     assert!(reason.starts_with(&format!("{path} is not an ONNX model")), "{reason}");
 
     spec.engine = Engine::Onnx { path: format!("{path}.missing") };
-    let notices = executor.load(1, spec);
-    let Some(Notice::Failed { reason, .. }) = notices.last() else { panic!("{notices:?}") };
+    let states = executor.load(1, spec);
+    let Some(ReplicaState::Failed { reason, .. }) = states.last() else { panic!("{states:?}") };
     assert!(reason.starts_with(&format!("cannot read {path}.missing")), "{reason}");
+    executor.serve(1);
 }
 
 #[test]
 fn an_unloaded_replica_is_gone() {
     let dir = Dir::new("unload");
-    let mut executor = Running::start(&dir.0, false);
-    let address = executor.listen();
-    executor.load(3, echo());
+    let mut executor = Running::start(&dir.0);
+    let (address, token) = executor.serve(3);
     executor.order(&Order::Unload { replica: 3 });
-    assert_eq!(executor.notice(), Notice::Unloaded { replica: 3 });
+    while !executor.state().replicas.is_empty() {}
     let mut client = connect(&address);
-    client.hello(TOKEN);
+    client.hello(&token);
     let (reply, _) = client.run(batch(1, 3, &[1]), b"ab");
     assert!(matches!(reply.outcome, Outcome::Failed(_)), "{reply:?}");
 }
 
 #[test]
-fn the_end_of_its_orders_ends_the_executor_and_removes_its_socket() {
-    let dir = Dir::new("eof");
-    let mut executor = Running::start(&dir.0, false);
-    let address = executor.listen();
-    let socket = Path::new(address.strip_prefix("unix:").unwrap()).to_owned();
-    assert!(socket.exists());
-    drop(executor.orders);
+fn the_end_of_its_worker_ends_the_executor_and_removes_its_sockets() {
+    let dir = Dir::new("alone");
+    let mut executor = Running::start(&dir.0);
+    executor.serve(3);
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 2);
+    drop((executor.orders, executor.notices));
     executor.thread.join().unwrap().unwrap();
-    assert!(!socket.exists());
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
 }
 
 #[test]
-fn stop_ends_the_executor() {
-    let dir = Dir::new("stop");
-    let mut executor = Running::start(&dir.0, false);
-    executor.order(&Order::Stop);
-    executor.thread.join().unwrap().unwrap();
+fn the_next_worker_is_told_everything_and_the_replica_serves_on() {
+    let dir = Dir::new("adopt");
+    let lasting = ExecutorArgs { orphan_wait: Duration::from_secs(60), ..args(&dir.0, None) };
+    let mut executor = Running::start_with(lasting);
+    let (address, token) = executor.serve(3);
+    let mut client = connect(&address);
+    client.hello(&token);
+    drop((executor.orders, executor.notices));
+    assert!(matches!(client.run(batch(1, 3, &[1]), b"ab").0.outcome, Outcome::Done(_)));
+
+    let (orders, notices) = Running::call(&dir.0.join(CONTROL));
+    let mut again = Running { orders, notices, last: None, thread: executor.thread };
+    let state = again.state();
+    assert_eq!(Some(&state.replicas), executor.last.as_ref().map(|last| &last.replicas));
+    assert_eq!((state.version, state.device.as_deref()), (VERSION, Some("MIG-a")));
+    again.order(&Order::Stop);
+    again.thread.join().unwrap().unwrap();
 }
 
 #[test]
@@ -317,17 +360,14 @@ fn a_directory_others_may_enter_is_refused() {
     let dir = Dir::new("mode");
     std::fs::create_dir_all(&dir.0).unwrap();
     std::fs::set_permissions(&dir.0, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut executor = Running::start(&dir.0, false);
-    executor.order(&Order::Listen { token: TOKEN.into() });
-    let refused = executor.thread.join().unwrap().unwrap_err().to_string();
+    let refused = serve(args(&dir.0, None)).unwrap_err().to_string();
     assert!(refused.ends_with("may be entered by others (mode 755); it must be 700"), "{refused}");
 }
 
 #[test]
-fn gibberish_for_an_order_ends_the_executor_with_a_reason() {
+fn gibberish_for_an_order_ends_the_conversation() {
     let dir = Dir::new("gibberish");
-    let mut executor = Running::start(&dir.0, false);
+    let mut executor = Running::start(&dir.0);
     executor.orders.write_all(b"lod\n").unwrap();
-    let refused = executor.thread.join().unwrap().unwrap_err();
-    assert!(matches!(refused, ExecutorError::Order(_)), "{refused}");
+    executor.thread.join().unwrap().unwrap();
 }

@@ -6,19 +6,21 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     time::Duration,
 };
 
 use bytes::Bytes;
-use protocol::{Batch, MAX_BODY, ModelSpec, Notice, Part, WarmPoint};
+use protocol::{Batch, MAX_BODY, ModelSpec, Part, ReadyReplica, WarmPoint};
 
 use super::{
-    Notices,
+    lane::Lane,
     replica::{Ready, said},
 };
 use crate::{
     clock,
     engine::{self, Engine},
+    memory,
     signature::Signature,
 };
 
@@ -31,26 +33,30 @@ const REPEATS: usize = 3;
 /// The size, while warming, of a dimension that takes any.
 const ANY: u64 = 16;
 
-/// A warm model, and what to tell the worker once it takes batches.
+/// A warm model, and what to tell of it; where it is reached is the executor's to add.
 pub(super) struct Warm {
     pub(super) engine: Box<dyn Engine>,
     pub(super) ready: Ready,
-    pub(super) notice: Notice,
+    pub(super) told: ReadyReplica,
 }
 
-/// Loads the model of `spec` and warms it, or says why it cannot be served.
-pub(super) fn bring_up(replica: u32, spec: &ModelSpec, notices: &Notices) -> Result<Warm, String> {
-    notices.give(&Notice::Loading { replica });
+/// Loads the model of `spec` and warms it in turns of `lane`, or says why it cannot be served.
+pub(super) fn bring_up(
+    spec: &ModelSpec,
+    program: &Path,
+    lane: &Lane,
+    warming: &mut dyn FnMut(u32),
+) -> Result<Warm, String> {
     let started = clock::now();
     let before = resident_bytes();
-    let mut engine = careful(|| engine::load(spec))?;
+    let mut engine = careful(|| engine::load(spec, program))?;
     let load_us = clock::micros(clock::now() - started);
     let signature = engine.signature().clone();
     let max_batch = if signature.batches() { spec.max_batch.max(1) } else { 1 };
-    let mut warming = |batch| notices.give(&Notice::Warming { replica, batch });
-    let warmup = careful(|| warm(engine.as_mut(), max_batch, &mut warming))?;
-    let notice = Notice::Ready {
-        replica,
+    let warmup = careful(|| warm(engine.as_mut(), max_batch, lane, warming))?;
+    let told = ReadyReplica {
+        address: String::new(),
+        token: String::new(),
         signature: signature.shapes(),
         platform: engine.platform().to_owned(),
         max_batch,
@@ -58,7 +64,7 @@ pub(super) fn bring_up(replica: u32, spec: &ModelSpec, notices: &Notices) -> Res
         load_us,
         memory_bytes: engine.memory_bytes().max(resident_bytes().saturating_sub(before)),
     };
-    Ok(Warm { engine, ready: Ready { signature, max_batch }, notice })
+    Ok(Warm { engine, ready: Ready { signature, max_batch }, told })
 }
 
 /// A model's file may make its reader panic; that must not end the process.
@@ -80,6 +86,7 @@ enum WarmError {
 fn warm(
     engine: &mut dyn Engine,
     max_batch: u32,
+    lane: &Lane,
     warming: &mut dyn FnMut(u32),
 ) -> Result<Vec<WarmPoint>, WarmError> {
     let free = engine.signature().has_free_dimensions();
@@ -87,7 +94,7 @@ fn warm(
     let mut spent = Duration::ZERO;
     for rows in sizes(max_batch) {
         warming(rows);
-        match warm_size(engine, rows, &mut spent) {
+        match warm_size(engine, rows, lane, &mut spent) {
             Ok(compute_us) => points.push(WarmPoint { batch: rows, compute_us }),
             // The sizes of its free dimensions were a guess, and the model may not take them.
             Err(error) if free => {
@@ -104,6 +111,7 @@ fn warm(
 fn warm_size(
     engine: &mut dyn Engine,
     rows: u32,
+    lane: &Lane,
     spent: &mut Duration,
 ) -> Result<Vec<u64>, WarmError> {
     let known = engine.known_latency(rows);
@@ -114,7 +122,8 @@ fn warm_size(
     }
     let (batch, body) = batch(engine.signature(), rows)?;
     let mut run = || {
-        let done = engine.run(&batch, &body).map_err(|source| WarmError::Run { rows, source })?;
+        let done = lane.turn(|| engine.run(&batch, &body));
+        let done = done.map_err(|source| WarmError::Run { rows, source })?;
         *spent += done.input + done.compute + done.output;
         Ok((clock::micros(done.compute), *spent < BUDGET))
     };
@@ -156,10 +165,7 @@ fn batch(signature: &Signature, rows: u32) -> Result<(Batch, Bytes), WarmError> 
 
 /// Memory this process has in use, or 0 where the system does not say.
 fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1 << 10)
+    memory::resident_bytes(Path::new("/proc/self")).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -186,7 +192,7 @@ mod tests {
             memory_mib: 0,
             threads: 1,
         };
-        engine::load(&spec).unwrap()
+        engine::load(&spec, Path::new("")).unwrap()
     }
 
     #[test]
@@ -200,7 +206,8 @@ mod tests {
     fn a_model_whose_latency_is_known_is_not_run_beyond_the_budget() {
         let mut engine = synthetic(&[(1, 3_600_000.0)]);
         let mut told = Vec::new();
-        let points = warm(engine.as_mut(), 4, &mut |rows| told.push(rows)).unwrap();
+        let points =
+            warm(engine.as_mut(), 4, &Lane::default(), &mut |rows| told.push(rows)).unwrap();
         assert_eq!(told, [1, 2, 4]);
         let longest = 600_000_000;
         assert!(points.iter().all(|point| point.compute_us == [longest]), "{points:?}");
@@ -209,14 +216,9 @@ mod tests {
     #[test]
     fn warming_measures_what_the_model_takes() {
         let mut engine = synthetic(&[(1, 0.5), (2, 1.0)]);
-        let points = warm(engine.as_mut(), 2, &mut |_| {}).unwrap();
+        let points = warm(engine.as_mut(), 2, &Lane::default(), &mut |_| {}).unwrap();
         assert_eq!(points.iter().map(|point| point.batch).collect::<Vec<_>>(), [1, 2]);
         assert!(points[0].compute_us[0] >= 500, "{points:?}");
         assert!(points[1].compute_us[0] >= 1_000, "{points:?}");
-    }
-
-    #[test]
-    fn this_process_uses_memory() {
-        assert!(resident_bytes() > 0 || cfg!(not(target_os = "linux")));
     }
 }

@@ -104,25 +104,6 @@ impl SimulatedGpu {
         self.faults.clone()
     }
 
-    /// Takes note of who is busy with what, and says how much slower than alone each slice runs
-    /// for it. Slices that are not in `works` are idle.
-    pub fn feel(&self, works: &[Work]) -> Result<Vec<(String, f64)>, GpuError> {
-        let mut device = self.device()?;
-        for (position, _, uuid) in self.kept.slices() {
-            let work = works.iter().find(|work| work.uuid == uuid);
-            let busy = work.map(|work| work.load.during(work.duty.clamp(0.0, 1.0)));
-            let memory_mib = work.map_or(0, |work| work.memory_mib);
-            device.set_use(position, memory_mib, busy).map_err(refused)?;
-        }
-        let mut felt = Vec::new();
-        for (position, _, uuid) in self.kept.slices() {
-            let work = works.iter().find(|work| work.uuid == uuid);
-            let load = work.map_or(Load::INFERENCE, |work| work.load);
-            felt.push((uuid.to_owned(), device.slowdown(position, load).map_err(refused)?));
-        }
-        Ok(felt)
-    }
-
     /// The GPU as it is after what went wrong since.
     fn device(&self) -> Result<parking_lot::MutexGuard<'_, Device>, GpuError> {
         let mut device = self.device.lock();
@@ -229,6 +210,23 @@ impl Gpu for SimulatedGpu {
     fn reshape(&mut self, wanted: &Geometry) -> Reshaped {
         let outcome = self.cut(wanted);
         Reshaped { outcome, found: self.survey() }
+    }
+
+    fn feel(&self, works: &[Work]) -> Result<Vec<(String, f64)>, GpuError> {
+        let mut device = self.device()?;
+        for (position, _, uuid) in self.kept.slices() {
+            let work = works.iter().find(|work| work.uuid == uuid);
+            let busy = work.map(|work| work.load.during(work.duty.clamp(0.0, 1.0)));
+            let memory_mib = work.map_or(0, |work| work.memory_mib);
+            device.set_use(position, memory_mib, busy).map_err(refused)?;
+        }
+        let mut felt = Vec::new();
+        for (position, _, uuid) in self.kept.slices() {
+            let work = works.iter().find(|work| work.uuid == uuid);
+            let load = work.map_or(Load::INFERENCE, |work| work.load);
+            felt.push((uuid.to_owned(), device.slowdown(position, load).map_err(refused)?));
+        }
+        Ok(felt)
     }
 
     fn xids(&mut self, wait: Duration) -> Result<Vec<Xid>, GpuError> {

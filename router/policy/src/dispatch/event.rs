@@ -98,6 +98,26 @@ pub enum ClosedBy {
     Shape,
 }
 
+/// The most rows the next batch on a replica may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimit {
+    /// The replica.
+    pub replica: u32,
+    /// The most rows.
+    pub rows: u32,
+    /// What it is that allows no more.
+    pub set_by: LimitedBy,
+}
+
+/// What holds a batch limit down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitedBy {
+    /// The operator's `max_batch`.
+    MaxBatch,
+    /// Batches that came late, or too few yet that came in time.
+    Aimd,
+}
+
 /// A batch to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {

@@ -134,7 +134,7 @@ impl Rig {
 
     /// Teaches the replica that batches up to `rows` are fine, so that the limit is out of the way.
     fn grow_to(&mut self, rows: u32) {
-        while self.machine.limits().any(|(_, limit)| limit < rows) {
+        while self.machine.limits().any(|limit| limit.rows < rows) {
             let far = self.now + ms(60_000);
             while self.machine.waiting() < rows as usize {
                 self.arrive(|arrival| arrival.deadline = far).expect("time enough");
@@ -191,7 +191,8 @@ fn ask_4_batches_keep_their_bound_at_the_edge_values() {
 #[test]
 fn a_request_with_more_rows_than_the_limit_of_the_moment_is_served_by_itself() {
     let mut rig = Rig::slow(32);
-    assert_eq!(rig.machine.limits().collect::<Vec<_>>(), [(0, 1)]);
+    let smallest = BatchLimit { replica: 0, rows: 1, set_by: LimitedBy::Aimd };
+    assert_eq!(rig.machine.limits().collect::<Vec<_>>(), [smallest]);
     rig.arrive(|arrival| arrival.rows = 20).unwrap();
     assert_eq!(rig.sent[0].rows, 20);
     assert_eq!(rig.sent[0].closed_by, ClosedBy::Full);

@@ -4,10 +4,13 @@
 //! of those escapes, because one problem is enough to refuse the whole.
 
 mod access;
+mod engine;
+mod join;
 pub(crate) mod model;
 mod objective;
 mod router;
 mod tensors;
+mod tracing;
 mod worker;
 
 use std::{collections::HashMap, ops::RangeInclusive};
@@ -35,7 +38,13 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         draft.tenants.iter().map(|tenant| access::tenant(tenant, notes)).collect();
     let keys: Vec<_> = draft.keys.iter().map(|key| access::key(key, notes)).collect();
     let loans = draft.loans.as_ref().map(|loans| access::loans(loans, notes));
-    let workers: Vec<_> = draft.workers.iter().map(|draft| worker::check(draft, notes)).collect();
+    let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
+    let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
+    let workers: Vec<_> =
+        draft.workers.iter().map(|draft| worker::check(draft, source.base_dir, notes)).collect();
+    if join.is_some() {
+        join::only(&draft, notes);
+    }
 
     unique("model", draft.models.iter().map(|model| model.name.as_ref()), notes);
     unique("tenant", draft.tenants.iter().map(|tenant| tenant.name.as_ref()), notes);
@@ -50,6 +59,14 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         tenants: all(tenants)?,
         keys: all(keys)?,
         loans,
+        tracing: match tracing {
+            Some(checked) => Some(checked?),
+            None => None,
+        },
+        join: match join {
+            Some(join) => Some(join?),
+            None => None,
+        },
         workers: all(workers)?,
         effective: effective::Effective::default(),
     };
@@ -75,7 +92,7 @@ fn count(draft: &Draft, notes: &mut Notes<'_>) {
             notes.problem(Place::Offset(0), message);
         }
     }
-    if draft.models.is_empty() {
+    if draft.models.is_empty() && draft.join.is_none() {
         notes.warn(Place::Offset(0), "no [[model]]: nothing would be served");
     }
 }
@@ -85,10 +102,6 @@ fn not_yet(draft: &Draft, notes: &mut Notes<'_>) {
     if let Some(loans) = &draft.loans {
         let message = "training jobs are not available in this version; [loans] has no effect";
         notes.warn(loans.place, message);
-    }
-    if let Some(dir) = &draft.router.state_dir {
-        let message = "state_dir has no effect in this version: nothing is kept there yet";
-        notes.warn(dir.place, message);
     }
 }
 

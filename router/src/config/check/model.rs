@@ -4,13 +4,12 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
     super::{
-        Batching, Class, Engine, Model, Profile, Replicas,
+        Batching, Class, Model, Profile, Replicas,
         draft::ModelDraft,
-        files,
         problems::{At, Notes, Place},
         profile::Bad,
     },
-    objective, one_of, tensors, within, within_u32, word,
+    engine, objective, one_of, within, within_u32, word,
 };
 
 /// The largest `max_batch`.
@@ -27,7 +26,7 @@ pub(super) fn check(draft: &ModelDraft, base_dir: &Path, notes: &mut Notes<'_>) 
     if let (Some(slo_ms), Some(profile)) = (slo_ms, &profile) {
         objective::reachable(draft, slo_ms, max_batch, profile, notes);
     }
-    let engine = engine(draft, profile.as_ref(), base_dir, notes);
+    let engine = engine::check(draft, profile.as_ref(), base_dir, notes);
     let batching = batching(draft, slo_ms, max_batch, notes);
     let slo_target = slo_target(draft.slo_target.as_ref(), notes);
     let memory_mib = within("memory_mib", draft.memory_mib.as_ref(), 1..=1 << 24, 512, notes);
@@ -102,82 +101,6 @@ pub(crate) fn profile(
             }
             None
         }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum EngineWord {
-    Onnx,
-    Server,
-    Synthetic,
-}
-
-fn engine(
-    draft: &ModelDraft,
-    profile: Option<&Arc<Profile>>,
-    base_dir: &Path,
-    notes: &mut Notes<'_>,
-) -> Option<Engine> {
-    let given = draft.engine.as_ref()?;
-    let choices = [
-        ("onnx", EngineWord::Onnx),
-        ("server", EngineWord::Server),
-        ("synthetic", EngineWord::Synthetic),
-    ];
-    match one_of("engine", given, &choices, notes)? {
-        EngineWord::Onnx => onnx(draft, base_dir, notes),
-        EngineWord::Synthetic => synthetic(draft, profile, notes),
-        EngineWord::Server => {
-            notes.problem(given.place, "engine \"server\" is not available in this build yet");
-            None
-        }
-    }
-}
-
-fn onnx(draft: &ModelDraft, base_dir: &Path, notes: &mut Notes<'_>) -> Option<Engine> {
-    for (key, given) in [("inputs", &draft.inputs), ("outputs", &draft.outputs)] {
-        if let Some(given) = given {
-            let message =
-                format!("{key} is only for engine \"synthetic\"; a model file has its own");
-            notes.problem(given.place, message);
-        }
-    }
-    let Some(At { value, place }) = &draft.path else {
-        needs(draft, "onnx", "path", notes);
-        return None;
-    };
-    let path = base_dir.join(value);
-    let found = match std::fs::metadata(&path) {
-        Ok(found) if found.is_file() => return Some(Engine::Onnx { path }),
-        Ok(_) => "not a file".to_owned(),
-        Err(error) => files::explain(&error),
-    };
-    notes.problem(*place, format!("path {}: {found}", path.display()));
-    None
-}
-
-fn synthetic(
-    draft: &ModelDraft,
-    profile: Option<&Arc<Profile>>,
-    notes: &mut Notes<'_>,
-) -> Option<Engine> {
-    if let Some(path) = &draft.path {
-        notes.problem(path.place, "path is only for engine \"onnx\"; this model only sleeps");
-    }
-    for key in ["profile_csv", "inputs", "outputs"] {
-        needs(draft, "synthetic", key, notes);
-    }
-    let inputs = draft.inputs.as_ref().and_then(|given| tensors::check("inputs", given, notes));
-    let outputs = draft.outputs.as_ref().and_then(|given| tensors::check("outputs", given, notes));
-    let (inputs, outputs) = (inputs?, outputs?);
-    tensors::sized(draft.outputs.as_ref()?, &inputs, &outputs, notes);
-    Some(Engine::Synthetic { profile: Arc::clone(profile?), inputs, outputs })
-}
-
-fn needs(draft: &ModelDraft, engine: &str, key: &str, notes: &mut Notes<'_>) {
-    if !draft.has(key) {
-        let place = draft.engine.as_ref().map_or(draft.place, |at| at.place);
-        notes.missing(place, format!("engine {engine:?} needs `{key}`"));
     }
 }
 

@@ -31,6 +31,11 @@ pub(super) fn check(draft: &RouterDraft, base_dir: &Path, notes: &mut Notes<'_>)
     if let (Ok(listen), Ok(admin)) = (listen, admin_listen) {
         apart(draft, listen, admin, notes);
     }
+    let join_listen = draft
+        .join_listen
+        .as_ref()
+        .and_then(|given| address("join_listen", Some(given), 8003, notes).ok());
+    joinable(draft, notes);
     let bytes = |key, given: &Option<At<u64>>, most, default, notes: &mut Notes<'_>| {
         within(key, given.as_ref(), 1024..=most, default, notes)
     };
@@ -43,6 +48,8 @@ pub(super) fn check(draft: &RouterDraft, base_dir: &Path, notes: &mut Notes<'_>)
     let settings = RouterSettings {
         listen: listen.unwrap_or_else(|default| default),
         admin_listen: admin_listen.unwrap_or_else(|default| default),
+        join_listen,
+        join_token_file: draft.join_token_file.as_ref().map(|file| base_dir.join(&file.value)),
         state_dir: draft.state_dir.as_ref().map(|dir| base_dir.join(&dir.value)),
         max_body_bytes: bytes("max_body_bytes", &draft.max_body_bytes, 4 << 30, 64 << 20, notes),
         max_decompressed_bytes: bytes(
@@ -101,6 +108,21 @@ fn apart(draft: &RouterDraft, listen: SocketAddr, admin: SocketAddr, notes: &mut
         let place = at.map_or(Place::Offset(0), |at| at.place);
         let message = format!("listen {listen} and admin_listen {admin} are the same port");
         notes.problem(place, message);
+    }
+}
+
+/// A door needs a lock, and a lock a door.
+fn joinable(draft: &RouterDraft, notes: &mut Notes<'_>) {
+    match (&draft.join_listen, &draft.join_token_file) {
+        (Some(listen), None) => {
+            let message = "join_listen without join_token_file: workers must know a token; \
+                           make one with `openssl rand -hex 32 > FILE`";
+            notes.problem(listen.place, message);
+        }
+        (None, Some(file)) => {
+            notes.problem(file.place, "join_token_file without join_listen has no effect");
+        }
+        (Some(_), Some(_)) | (None, None) => {}
     }
 }
 

@@ -1,51 +1,87 @@
 //! `[[worker]]`, and whether the models fit on them.
 
+use std::path::Path;
+
 use super::super::{
     Gpu, Model, Slice, Worker,
     draft::{ModelDraft, WorkerDraft},
     problems::{At, Notes},
 };
 
-pub(super) fn check(draft: &WorkerDraft, notes: &mut Notes<'_>) -> Option<Worker> {
-    let gpu = draft.gpu.as_ref()?;
-    let kind = kind(gpu, notes)?;
-    let positions = match &draft.geometry {
-        Some(given) => geometry(kind, given, notes)?,
-        None => vec![kind.whole()],
+const EMPTY: &str = "geometry is empty; leave it out to let the router decide";
+
+pub(super) fn check(draft: &WorkerDraft, base_dir: &Path, notes: &mut Notes<'_>) -> Option<Worker> {
+    let gpu = draft.gpu.as_ref().and_then(|given| gpu(given, draft, base_dir, notes))?;
+    let kind = match &gpu {
+        Gpu::Simulated { kind } => mig::kind(kind).ok(),
+        Gpu::Nvml { .. } => None,
     };
-    let slices = positions.into_iter().map(|position| Slice {
-        position: position.to_string(),
-        profile: position.profile().name.clone(),
-        memory_mib: (position.profile().memory_gib * 1024.0) as u64,
-    });
-    Some(Worker { gpu: Gpu::Simulated { kind: kind.name.clone() }, slices: slices.collect() })
+    let geometry = match (&draft.geometry, kind) {
+        (Some(given), Some(kind)) => Some(geometry(kind, given, notes)?),
+        (Some(given), None) => Some(unchecked(given, notes)?),
+        (None, _) => None,
+    };
+    Some(Worker { gpu, geometry })
 }
 
-fn kind(gpu: &At<String>, notes: &mut Notes<'_>) -> Option<&'static mig::Kind> {
-    let At { value, place } = gpu;
+fn gpu(
+    given: &At<String>,
+    draft: &WorkerDraft,
+    base_dir: &Path,
+    notes: &mut Notes<'_>,
+) -> Option<Gpu> {
+    let At { value, place } = given;
     let problem = match value.split_once(':') {
         Some(("simulated", name)) => match mig::kind(name) {
-            Ok(kind) => return Some(kind),
+            Ok(kind) => {
+                if let Some(library) = &draft.nvml_library {
+                    notes.problem(library.place, "nvml_library is for gpu = \"nvml:INDEX\" only");
+                }
+                return Some(Gpu::Simulated { kind: kind.name.clone() });
+            }
             Err(error) => error.to_string(),
         },
-        Some(("nvml", _)) => {
-            format!("gpu {value:?}: nvml is not available in this build yet; give simulated:KIND")
-        }
-        Some(_) | None => {
-            format!("gpu is {value:?}; give simulated:KIND, such as simulated:A100-80GB")
-        }
+        Some(("nvml", index)) => match index.parse() {
+            Ok(index) => {
+                let library = draft.nvml_library.as_ref().map(|file| base_dir.join(&file.value));
+                return Some(Gpu::Nvml { index, library });
+            }
+            Err(_) => format!("gpu is {value:?}; give nvml:INDEX, such as nvml:0"),
+        },
+        Some(_) | None => format!(
+            "gpu is {value:?}; give nvml:INDEX, such as nvml:0, or simulated:KIND, such as \
+             simulated:A100-80GB"
+        ),
     };
     notes.problem(*place, problem);
     None
+}
+
+/// Positions of a GPU that only its worker will see, as written.
+fn unchecked(given: &At<Vec<At<String>>>, notes: &mut Notes<'_>) -> Option<Vec<String>> {
+    if given.value.is_empty() {
+        notes.problem(given.place, EMPTY);
+        return None;
+    }
+    let mut sound = true;
+    for At { value, place } in &given.value {
+        let start = value.split_once('@').map(|(profile, start)| (profile, start.parse::<u8>()));
+        if !start.is_some_and(|(profile, start)| !profile.is_empty() && start.is_ok()) {
+            let text = value.clone();
+            notes.problem(*place, mig::MigError::NotAPosition { text }.to_string());
+            sound = false;
+        }
+    }
+    sound.then(|| given.value.iter().map(|at| at.value.clone()).collect())
 }
 
 fn geometry(
     kind: &'static mig::Kind,
     given: &At<Vec<At<String>>>,
     notes: &mut Notes<'_>,
-) -> Option<Vec<mig::Position>> {
+) -> Option<Vec<String>> {
     if given.value.is_empty() {
-        notes.problem(given.place, "geometry is empty; leave it out for the whole GPU");
+        notes.problem(given.place, EMPTY);
         return None;
     }
     let mut positions = Vec::new();
@@ -59,7 +95,7 @@ fn geometry(
         return None;
     }
     match mig::Geometry::new(kind, positions) {
-        Ok(geometry) => Some(geometry.positions().to_vec()),
+        Ok(geometry) => Some(geometry.positions().iter().map(ToString::to_string).collect()),
         Err(error) => {
             notes.problem(given.place, format!("geometry: {error}"));
             None
@@ -75,8 +111,10 @@ pub(super) fn fits(
     workers: &[Option<Worker>],
     notes: &mut Notes<'_>,
 ) {
-    let slices: Vec<&Slice> = workers.iter().flatten().flat_map(|worker| &worker.slices).collect();
-    if slices.is_empty() || workers.iter().any(Option::is_none) {
+    let known = workers.iter().map(|worker| worker.as_ref()?.known_slices());
+    let Some(known) = known.collect::<Option<Vec<_>>>() else { return };
+    let slices: Vec<&Slice> = known.iter().flatten().collect();
+    if slices.is_empty() {
         return;
     }
     let largest = slices.iter().map(|slice| slice.memory_mib).max().unwrap_or(0);

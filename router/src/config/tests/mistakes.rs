@@ -111,9 +111,42 @@ fn each_engine_has_the_keys_it_needs_and_no_others() {
     );
     let onnx = problems(&slow("").replace("\"synthetic\"", "\"onnx\""));
     assert_eq!(onnx.lines().count(), 3, "{onnx}");
-    assert!(onnx.contains("needs `path`") && onnx.contains("outputs is only for"), "{onnx}");
-    let server = problems(&slow("").replace("\"synthetic\"", "\"server\""));
-    assert_eq!(server, "r.toml:3:10: engine \"server\" is not available in this build yet");
+    assert!(onnx.contains("needs `path`") && onnx.contains("outputs is not for"), "{onnx}");
+    let server =
+        problems("[[model]]\nname = \"a\"\nengine = \"server\"\npath = \"x\"\nslo_ms = 50\n");
+    assert_eq!(
+        server,
+        "r.toml:3:10: engine \"server\" needs `command`\n\
+         r.toml:4:8: path is only for engine \"onnx\"; name the model in the server's command"
+    );
+    let stray = problems(&slow("command = [\"a\"]\nready_timeout_s = 3"));
+    assert_eq!(
+        stray,
+        "r.toml:8:11: command is only for engine \"server\"\n\
+         r.toml:9:19: ready_timeout_s is only for engine \"server\""
+    );
+}
+
+#[test]
+fn a_servers_keys_are_checked() {
+    let server = |more: &str| {
+        problems(&format!("[[model]]\nname = \"a\"\nengine = \"server\"\nslo_ms = 50\n{more}\n"))
+    };
+    assert_eq!(
+        server("command = [\"a\"]\ndirectory = \"nowhere\"\nready_timeout_s = 0"),
+        "r.toml:6:13: directory nowhere: no such directory\n\
+         r.toml:7:19: ready_timeout_s is 0; give 1 to 86400"
+    );
+    assert_eq!(
+        server("command = []\nenvironment = { A = 1, B = \"2\" }\nserved_name = \"\""),
+        "r.toml:5:11: command names no program; give it and its arguments\n\
+         r.toml:6:21: environment.A is 1; give a string\n\
+         r.toml:7:15: served_name is empty; leave it out for the model's own name"
+    );
+    assert_eq!(
+        server("command = [\"a\"]\ninputs = [{ name = \"x\", datatype = \"FP32\", shape = [-1] }]"),
+        "r.toml:3:10: engine \"server\" needs `outputs`"
+    );
 }
 
 #[test]
@@ -203,9 +236,11 @@ fn listeners_must_be_apart_and_admin_guarded() {
 fn workers_must_exist_and_hold_the_least_replicas() {
     let with = |model: &str, worker: &str| format!("{}[[worker]]\n{worker}\n", slow(model));
     assert_eq!(
-        problems(&with("", "gpu = \"nvml:0\"")),
-        "r.toml:10:7: gpu \"nvml:0\": nvml is not available in this build yet; give simulated:KIND"
+        problems(&with("", "gpu = \"nvml:first\"")),
+        "r.toml:10:7: gpu is \"nvml:first\"; give nvml:INDEX, such as nvml:0"
     );
+    let library = "gpu = \"simulated:A100-80GB\"\nnvml_library = \"x.so\"";
+    assert!(problems(&with("", library)).contains("nvml_library is for gpu = \"nvml:INDEX\" only"));
     assert_eq!(
         problems(&with("", "gpu = \"simulated:A100-80GB\"\ngeometry = [\"3g.40gb@2\", \"x\"]")),
         "r.toml:11:13: 3g.40gb cannot start at 2; it starts at [0, 4]\n\
@@ -230,13 +265,39 @@ fn an_unmeasured_slice_is_told_of() {
     );
 }
 
+const JOIN: &str = "[join]\nrouter = \"10.0.0.1:8003\"\ntoken_file = \"token\"\n\
+    run_dir = \"run\"\n[[worker]]\ngpu = \"nvml:0\"\n";
+
 #[test]
-fn what_has_no_effect_yet_is_said_to_have_none() {
-    let text = format!("{}[router]\nstate_dir = \"state\"\n", slow("cache_mib = 64"));
-    assert_eq!(
-        warnings(&text),
-        ["r.toml:10:13: state_dir has no effect in this version: nothing is kept there yet"]
-    );
+fn a_workers_file_joins_one_router_or_several() {
+    let joins = |text: &str| read(text).unwrap().0.join.unwrap().routers;
+    assert_eq!(joins(JOIN), ["10.0.0.1:8003"]);
+    let two = JOIN.replace("\"10.0.0.1:8003\"", "[\"a:8003\", \"b:8003\"]");
+    assert_eq!(joins(&two), ["a:8003", "b:8003"]);
+    assert_eq!(warnings(JOIN), [""; 0]);
+}
+
+#[test]
+fn a_workers_file_has_nothing_of_a_routers() {
+    let elsewhere = "[join] makes this a worker's file; this belongs in the router's";
+    let both = format!("{JOIN}[router]\nlisten = \"127.0.0.1:1\"\n{}", slow(""));
+    let told = problems(&both);
+    assert_eq!(told.lines().filter(|line| line.ends_with(elsewhere)).count(), 2, "{told}");
+    let idle = JOIN.split("[[worker]]").next().unwrap();
+    assert!(problems(idle).contains("a worker needs a GPU"), "{}", problems(idle));
+}
+
+#[test]
+fn a_door_needs_a_token_and_addresses_that_can_be_dialled() {
+    let with = |key: &str| format!("{}[router]\n{key}\n", slow(""));
+    let open = problems(&with("join_listen = \"127.0.0.1:8003\""));
+    assert!(open.contains("join_listen without join_token_file"), "{open}");
+    let useless = problems(&with("join_token_file = \"token\""));
+    assert!(useless.contains("join_token_file without join_listen"), "{useless}");
+    let router = problems(&JOIN.replace(":8003", ""));
+    assert!(router.starts_with("r.toml:2:10: router is \"10.0.0.1\"; give a host"), "{router}");
+    let anywhere = JOIN.replace("run_dir", "advertise = \"0.0.0.0\"\nrun_dir");
+    assert!(problems(&anywhere).contains("which no router can dial"));
 }
 
 #[test]
@@ -350,4 +411,20 @@ proptest! {
             prop_assert!(problems.iter().count() > 0);
         }
     }
+}
+
+#[test]
+fn tracing_takes_a_plain_address_and_a_share() {
+    let traced = |lines: &str| slow("") + "[tracing]\n" + lines;
+    let config = read(&traced("otlp_endpoint = \"http://collector/otel/\"\n")).unwrap().0;
+    let tracing = config.tracing.unwrap();
+    assert_eq!((&*tracing.authority, &*tracing.path), ("collector:4318", "/otel/v1/traces"));
+    assert_eq!(tracing.sample_ratio, 0.01);
+    for wrong in ["https://a:4318", "a:4318", "http://", "http://u@a", "http://a?b"] {
+        let told = problems(&traced(&format!("otlp_endpoint = \"{wrong}\"\n")));
+        assert!(told.contains("give the collector's address"), "{wrong}: {told}");
+    }
+    let told = problems(&traced("sample_ratio = 1.5\n"));
+    assert!(told.contains("[tracing] needs `otlp_endpoint`"), "{told}");
+    assert!(told.contains("sample_ratio is 1.5; give 0 to 1"), "{told}");
 }

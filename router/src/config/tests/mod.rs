@@ -37,7 +37,10 @@ fn every_sample_configuration_loads_without_a_warning() {
         if path.extension().is_some_and(|extension| extension == "toml") {
             let (config, warnings) = load(&path).unwrap_or_else(|problems| panic!("{problems}"));
             assert!(warnings.is_empty(), "{warnings:?}");
-            config.check_up().unwrap();
+            match config.join {
+                Some(_) => drop(config.check_worker().unwrap()),
+                None => config.check_up().unwrap(),
+            }
             seen += 1;
         }
     }
@@ -63,7 +66,7 @@ fn the_demo_is_the_sample_of_that_name() {
     let names: Vec<_> = demo.models.iter().map(|model| model.name.as_str()).collect();
     assert_eq!(names, ["digits", "langid"]);
     assert_eq!(demo.workers.len(), 2);
-    assert_eq!(demo.workers[0].slices[0].position, "7g.80gb@0");
+    assert_eq!(demo.workers[0].known_slices().unwrap()[0].position, "7g.80gb@0");
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn a_difference_says_what_it_takes() {
     let (renamed, _) = read(&slow("").replace("\"slow\"", "\"slower\"")).unwrap();
     assert_eq!(
         told(diff(&old, &renamed)),
-        ["model.slow removed - Restart", "model.slower - added Restart"]
+        ["model.slow removed - Live", "model.slower - added Live"]
     );
     assert_eq!(diff(&old, &old), []);
 }
@@ -207,5 +210,27 @@ fn a_profile_of_new_content_is_a_difference() {
     new.models[0].profile = fast.models[0].profile.clone();
     let changes = diff(&old, &new);
     assert_eq!(changes.len(), 1, "{changes:?}");
-    assert_eq!(changes[0].effect, Effect::Restart);
+    assert_eq!(changes[0].effect, Effect::Live);
+}
+
+#[test]
+fn a_server_is_started_beside_the_file_and_its_environment_is_not_shown() {
+    let text = |secret: &str| {
+        format!(
+            "[[model]]\nname = \"a\"\nengine = \"server\"\nslo_ms = 50\n\
+             command = [\"serve\", \"--port\", \"{{port}}\"]\nenvironment = {{ KEY = \"{secret}\" }}\n"
+        )
+    };
+    let (config, _) = read(&text("opensesame")).unwrap();
+    let Engine::Server(server) = &config.models[0].engine else { panic!("{config:?}") };
+    assert_eq!(server.command, ["serve", "--port", "{port}"]);
+    assert_eq!(server.served_name, "a");
+    assert_eq!(server.directory, configs());
+    assert_eq!(server.ready_timeout, Duration::from_secs(300));
+    let shown = config.effective.to_string();
+    assert!(shown.contains("KEY") && !shown.contains("opensesame"), "{shown}");
+    let (other, _) = read(&text("closesesame")).unwrap();
+    let changes = diff(&config, &other);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0].path, "model.a.environment");
 }

@@ -1,0 +1,196 @@
+//! Where workers come in: who they are is asked first, then they report and are told.
+
+use std::{io, sync::Arc, time::Duration};
+
+use protocol::{FromWorker, JOIN_VERSION, MAX_JOIN, MAX_MESSAGE, ToWorker, admit};
+use tokio::{
+    io::{
+        AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt,
+        BufReader, ReadHalf, split,
+    },
+    net::TcpListener,
+    sync::{Semaphore, watch},
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+
+use super::{Entered, Fleet};
+
+/// How long a stranger may take to say who it is, and a worker to read.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// How often a worker is told that the router is there.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The most conversations at once.
+const MAX_CONVERSATIONS: usize = 4096;
+
+/// The wait after a failed accept, which would otherwise fail again at once.
+const AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// Who may join.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Whoever knows this token.
+    Token(Arc<str>),
+    /// Whoever holds the other end, which never left this process.
+    Everyone,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Parted {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it hung up")]
+    Closed,
+    #[error("it was refused: {0}")]
+    Refused(String),
+    #[error("it took more than {WAIT:?}")]
+    Slow,
+    #[error("its message is longer than {limit} bytes")]
+    TooLong { limit: usize },
+    #[error("it said what cannot be understood: {0}")]
+    Gibberish(#[from] serde_json::Error),
+    #[error("another connection took its place")]
+    Replaced,
+}
+
+/// Takes workers in, for ever.
+pub async fn listen(listener: TcpListener, trust: Trust, fleet: Arc<Fleet>) {
+    let seats = Arc::new(Semaphore::new(MAX_CONVERSATIONS));
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "worker not accepted");
+                sleep(AFTER_FAILURE).await;
+                continue;
+            }
+        };
+        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
+            tracing::warn!(limit = MAX_CONVERSATIONS, "too many workers; one refused");
+            continue;
+        };
+        // Small lines back and forth: waiting to fill a packet would only delay them.
+        let _ = stream.set_nodelay(true);
+        let (trust, fleet) = (trust.clone(), Arc::clone(&fleet));
+        tokio::spawn(async move {
+            let _seat = seat;
+            welcome(stream, &peer.to_string(), &trust, &fleet).await;
+        });
+    }
+}
+
+/// Speaks with one worker until they part.
+pub async fn welcome(
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    peer: &str,
+    trust: &Trust,
+    fleet: &Arc<Fleet>,
+) {
+    let (read, mut write) = split(stream);
+    let mut reader = BufReader::new(read);
+    let (name, entered) = match greet(&mut reader, trust, fleet).await {
+        Ok(entered) => entered,
+        Err(parted) => {
+            tracing::warn!(peer, cause = %parted, "a worker did not join");
+            if let Parted::Refused(reason) = parted {
+                // One that is refused may have hung up already.
+                let _ = say(&mut write, &ToWorker::Refused { reason }).await;
+            }
+            return;
+        }
+    };
+    tracing::info!(worker = name, peer, "worker joined");
+    let Entered { conversation, desired } = entered;
+    let parted = tokio::select! {
+        parted = hear(&mut reader, &name, conversation, fleet) => parted,
+        parted = tell(&mut write, desired) => parted,
+    };
+    fleet.leave(&name, conversation);
+    let cause = parted.err().map(|parted| parted.to_string());
+    tracing::warn!(worker = name, cause, "worker left; its replicas serve on while they can");
+}
+
+async fn greet(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    trust: &Trust,
+    fleet: &Fleet,
+) -> Result<(String, Entered), Parted> {
+    let message = timeout(WAIT, line(reader, MAX_JOIN)).await.map_err(|_| Parted::Slow)??;
+    let token = match trust {
+        Trust::Token(token) => Some(&**token),
+        Trust::Everyone => None,
+    };
+    let name = admit(&message, token).map_err(|error| Parted::Refused(error.to_string()))?;
+    let entered = fleet.enter(&name).map_err(Parted::Refused)?;
+    Ok((name, entered))
+}
+
+async fn hear(
+    reader: &mut BufReader<ReadHalf<impl AsyncRead>>,
+    name: &str,
+    conversation: u32,
+    fleet: &Fleet,
+) -> Result<(), Parted> {
+    loop {
+        match line(reader, MAX_MESSAGE).await? {
+            FromWorker::Report(report) => {
+                if !fleet.take(name, conversation, *report) {
+                    return Err(Parted::Replaced);
+                }
+            }
+            FromWorker::Join { .. } => return Err(Parted::Refused("it joined twice".to_owned())),
+        }
+    }
+}
+
+async fn tell(
+    write: &mut (impl AsyncWrite + Unpin),
+    mut desired: watch::Receiver<Option<Arc<protocol::Desired>>>,
+) -> Result<(), Parted> {
+    say(write, &ToWorker::Welcome { version: JOIN_VERSION }).await?;
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // One that returns has not heard what was said before.
+    desired.mark_changed();
+    loop {
+        let message = tokio::select! {
+            changed = desired.changed() => {
+                changed.map_err(|_| Parted::Replaced)?;
+                match &*desired.borrow_and_update() {
+                    Some(desired) => ToWorker::Desired(Box::new((**desired).clone())),
+                    None => continue,
+                }
+            }
+            _ = ticks.tick() => ToWorker::Still,
+        };
+        say(write, &message).await?;
+    }
+}
+
+async fn say(write: &mut (impl AsyncWrite + Unpin), message: &ToWorker) -> Result<(), Parted> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let written = timeout(WAIT, async {
+        write.write_all(&line).await?;
+        write.flush().await
+    });
+    Ok(written.await.map_err(|_| Parted::Slow)??)
+}
+
+/// The next message, of at most `limit` bytes.
+async fn line(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    limit: usize,
+) -> Result<FromWorker, Parted> {
+    let mut line = Vec::new();
+    let room = limit as u64 + 1;
+    let read = (&mut *reader).take(room).read_until(b'\n', &mut line).await?;
+    if read > limit {
+        return Err(Parted::TooLong { limit });
+    }
+    if !line.ends_with(b"\n") {
+        return Err(Parted::Closed);
+    }
+    Ok(serde_json::from_slice(&line)?)
+}

@@ -1,0 +1,312 @@
+//! What the workers say, and the connections to the replicas they report.
+//!
+//! A report replaces what was known of its worker. For every ready replica there is one task that
+//! connects, brings it into rotation once it is admitted, carries replies in, and takes it out again
+//! when the connection ends; while the report stands it tries again. A worker that falls silent
+//! takes nothing out of rotation: its executors are asked, not it.
+
+mod door;
+mod serving;
+mod view;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use protocol::{Desired, ReadyReplica, ReplicaState, Report, SliceReport};
+use tokio::{
+    sync::{Notify, futures::Notified, watch},
+    task::JoinHandle,
+    time::Instant,
+};
+
+pub use self::door::{Trust, listen, welcome};
+use self::serving::{Flags, Serving};
+use crate::{
+    model::{Failure, Model, Models},
+    transport::Hello,
+};
+
+/// The name of the worker in the router's own process.
+pub const LOCAL: &str = "local";
+
+/// How long a worker may say nothing before it is called silent; it reports each second.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// How long a worker may be away before its replicas are placed elsewhere.
+const GONE: Duration = Duration::from_secs(30);
+
+/// How long a worker that is gone is still shown.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// The most workers that may be known at once.
+const MAX_WORKERS: usize = 4096;
+
+/// The workers and their replicas.
+#[derive(Debug)]
+pub struct Fleet {
+    models: Arc<ArcSwap<Models>>,
+    known: Mutex<Known>,
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    workers: BTreeMap<String, Member>,
+    served: HashMap<Key, Connection>,
+    /// Numbers given out: of replicas to dispatchers, and of conversations.
+    numbers: u32,
+}
+
+/// A worker's name, and a replica's id on it.
+type Key = (String, u32);
+
+/// A worker.
+#[derive(Debug)]
+struct Member {
+    report: Option<Report>,
+    heard_at: Instant,
+    /// The conversation with it, while there is one.
+    conversation: Option<u32>,
+    desired: watch::Sender<Option<Arc<Desired>>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    number: u32,
+    model: Arc<Model>,
+    hello: Hello,
+    flags: Arc<Flags>,
+    task: JoinHandle<()>,
+}
+
+/// A worker as [`Fleet::look`] finds it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its name.
+    pub worker: String,
+    /// Its last report.
+    pub report: Report,
+    /// Its replicas that can be sent batches now, or could if they were admitted.
+    pub serving: HashSet<u32>,
+}
+
+/// A worker that may speak, and what it shall be told.
+#[derive(Debug)]
+struct Entered {
+    conversation: u32,
+    desired: watch::Receiver<Option<Arc<Desired>>>,
+}
+
+impl Fleet {
+    /// A fleet of nobody yet, for these models.
+    pub fn new(models: Arc<ArcSwap<Models>>) -> Self {
+        Self { models, known: Mutex::default(), changed: Arc::default() }
+    }
+
+    /// Done when a replica next comes into rotation, a report comes in, or the models change.
+    pub fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Wakes whoever waits for a change.
+    pub fn poke(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Hangs up on every replica, so that their end is no news.
+    pub fn close(&self) {
+        for connection in self.known.lock().served.drain().map(|(_, connection)| connection) {
+            connection.task.abort();
+        }
+    }
+
+    /// Every worker that is not gone. Those gone for long are forgotten.
+    pub fn look(&self) -> Vec<Seen> {
+        let mut known = self.known.lock();
+        let Known { workers, served, .. } = &mut *known;
+        workers.retain(|_, member| member.away() < FORGOTTEN);
+        let present = workers.iter().filter(|(_, member)| member.away() < GONE);
+        let seen = present.filter_map(|(name, member)| {
+            let mine = served.iter().filter(|((worker, _), _)| worker == name);
+            let serving = mine.filter(|(_, one)| one.flags.connected.load(Ordering::Acquire));
+            Some(Seen {
+                worker: name.clone(),
+                report: member.report.clone()?,
+                serving: serving.map(|((_, replica), _)| *replica).collect(),
+            })
+        });
+        seen.collect()
+    }
+
+    /// Tells a worker what shall be.
+    pub fn desire(&self, worker: &str, desired: Desired) {
+        if let Some(member) = self.known.lock().workers.get(worker) {
+            member.desired.send_replace(Some(Arc::new(desired)));
+        }
+    }
+
+    /// Lets a replica be given batches.
+    pub fn admit(&self, worker: &str, replica: u32) {
+        if let Some(connection) = self.known.lock().served.get(&(worker.to_owned(), replica)) {
+            connection.flags.admit();
+        }
+    }
+
+    /// Gives a replica no more batches, and says whether it has none.
+    pub fn drain(&self, worker: &str, replica: u32) -> bool {
+        let known = self.known.lock();
+        let Some(connection) = known.served.get(&(worker.to_owned(), replica)) else { return true };
+        connection.flags.draining.store(true, Ordering::Release);
+        let dispatcher = connection.model.dispatcher();
+        dispatcher.drain(connection.number);
+        !dispatcher.is_busy(connection.number)
+    }
+
+    /// Lets a worker in that showed it may come, unless one of its name speaks already.
+    fn enter(&self, name: &str) -> Result<Entered, String> {
+        let mut known = self.known.lock();
+        known.numbers += 1;
+        let conversation = known.numbers;
+        if let Some(member) = known.workers.get_mut(name) {
+            if member.conversation.is_some() && member.heard_at.elapsed() < SILENT {
+                return Err(format!("a worker named {name:?} is connected already"));
+            }
+            member.conversation = Some(conversation);
+            member.heard_at = Instant::now();
+            return Ok(Entered { conversation, desired: member.desired.subscribe() });
+        }
+        if known.workers.len() >= MAX_WORKERS {
+            return Err(format!("there are {MAX_WORKERS} workers already"));
+        }
+        let (sender, desired) = watch::channel(None);
+        let member = Member {
+            report: None,
+            heard_at: Instant::now(),
+            conversation: Some(conversation),
+            desired: sender,
+        };
+        known.workers.insert(name.to_owned(), member);
+        Ok(Entered { conversation, desired })
+    }
+
+    fn leave(&self, name: &str, conversation: u32) {
+        let mut known = self.known.lock();
+        if let Some(member) = known.workers.get_mut(name)
+            && member.conversation == Some(conversation)
+        {
+            member.conversation = None;
+        }
+        drop(known);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes a report, unless another conversation has replaced this one.
+    fn take(&self, name: &str, conversation: u32, report: Report) -> bool {
+        let models = self.models.load();
+        let mut known = self.known.lock();
+        match known.workers.get_mut(name) {
+            Some(member) if member.conversation == Some(conversation) => {
+                member.heard_at = Instant::now();
+            }
+            Some(_) | None => return false,
+        }
+        let mut there = HashSet::new();
+        for gpu in &report.gpus {
+            for slice in &gpu.slices {
+                for replica in &slice.replicas {
+                    let Some(model) = models.get(&replica.model) else { continue };
+                    match &replica.state {
+                        ReplicaState::Ready(ready) => {
+                            there.insert(replica.replica);
+                            let key = (name.to_owned(), replica.replica);
+                            known.connect(key, slice, model, ready, &self.changed);
+                        }
+                        ReplicaState::Draining => {
+                            there.insert(replica.replica);
+                        }
+                        ReplicaState::Failed { reason, crashed } => {
+                            let (reason, returns) = (reason.clone(), *crashed);
+                            model.failed(Failure { reason, returns });
+                        }
+                        ReplicaState::Starting
+                        | ReplicaState::Loading
+                        | ReplicaState::Warming { .. } => {}
+                    }
+                }
+            }
+        }
+        known.disconnect(|(worker, replica)| worker == name && !there.contains(replica));
+        if let Some(member) = known.workers.get_mut(name) {
+            member.report = Some(report);
+        }
+        drop(known);
+        self.changed.notify_waiters();
+        true
+    }
+}
+
+impl Member {
+    fn silent(&self) -> Duration {
+        self.heard_at.elapsed()
+    }
+
+    /// How long it has been away; a connection that is quiet for long counts as none.
+    fn away(&self) -> Duration {
+        match self.conversation {
+            Some(_) if self.silent() < GONE => Duration::ZERO,
+            Some(_) | None => self.silent(),
+        }
+    }
+}
+
+impl Known {
+    #[expect(clippy::too_many_arguments, reason = "who, where, of what, how, and whom to tell")]
+    fn connect(
+        &mut self,
+        key: Key,
+        slice: &SliceReport,
+        model: &Arc<Model>,
+        ready: &ReadyReplica,
+        changed: &Arc<Notify>,
+    ) {
+        let hello = Hello { address: ready.address.clone(), token: ready.token.clone() };
+        let same = |one: &Connection| one.hello == hello && Arc::ptr_eq(&one.model, model);
+        if self.served.get(&key).is_some_and(same) {
+            return;
+        }
+        self.disconnect(|other| *other == key);
+        self.numbers += 1;
+        let (worker, replica) = &key;
+        let serving = Serving {
+            number: self.numbers,
+            replica: *replica,
+            slice: view::labelled(worker, &slice.slice),
+            profile: slice.profile.clone(),
+            model: Arc::clone(model),
+            hello: hello.clone(),
+            ready: ready.clone(),
+            flags: Arc::default(),
+            changed: Arc::clone(changed),
+        };
+        let connection = Connection {
+            number: self.numbers,
+            model: Arc::clone(model),
+            hello,
+            flags: Arc::clone(&serving.flags),
+            task: tokio::spawn(serving.keep()),
+        };
+        self.served.insert(key, connection);
+    }
+
+    fn disconnect(&mut self, which: impl Fn(&Key) -> bool) {
+        for (_, connection) in self.served.extract_if(|key, _| which(key)) {
+            connection.task.abort();
+            connection.model.dispatcher().detach(connection.number);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The connection to one replica.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use oip::{Signature, TensorSpec};
+use protocol::{ReadyReplica, Shapes, WarmPoint};
+use tokio::{sync::Notify, time::sleep};
+
+use crate::{
+    dispatch::Replica,
+    model::Model,
+    transport::{self, Hello, LinkError},
+};
+
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_LONGEST: Duration = Duration::from_secs(2);
+
+/// What a connection and the fleet tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Flags {
+    /// The executor can be sent batches.
+    pub(super) connected: AtomicBool,
+    /// The replica is given no more, and goes when it has none.
+    pub(super) draining: AtomicBool,
+    admitted: AtomicBool,
+    admission: Notify,
+}
+
+impl Flags {
+    pub(super) fn admit(&self) {
+        if !self.admitted.swap(true, Ordering::AcqRel) {
+            self.admission.notify_one();
+        }
+    }
+
+    async fn admission(&self) {
+        while !self.admitted.load(Ordering::Acquire) {
+            self.admission.notified().await;
+        }
+    }
+}
+
+pub(super) struct Serving {
+    /// What its dispatcher knows it by.
+    pub(super) number: u32,
+    /// What its executor knows it by.
+    pub(super) replica: u32,
+    pub(super) slice: String,
+    pub(super) profile: String,
+    pub(super) model: Arc<Model>,
+    pub(super) hello: Hello,
+    pub(super) ready: ReadyReplica,
+    pub(super) flags: Arc<Flags>,
+    pub(super) changed: Arc<Notify>,
+}
+
+impl Serving {
+    pub(super) async fn keep(self) {
+        let mut pause = RETRY_FIRST;
+        loop {
+            let ended = self.serve(&mut pause).await;
+            self.flags.connected.store(false, Ordering::Release);
+            self.model.dispatcher().detach(self.number);
+            self.changed.notify_waiters();
+            let (model, slice) = (&self.model.config().name, &self.slice);
+            tracing::warn!(model, slice, cause = %chain(&ended), "a replica's connection ended");
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_LONGEST);
+        }
+    }
+
+    /// Serves one connection to its end.
+    async fn serve(&self, pause: &mut Duration) -> LinkError {
+        let (link, mut received) = match transport::connect(&self.hello).await {
+            Ok(connected) => connected,
+            Err(error) => return error,
+        };
+        *pause = RETRY_FIRST;
+        self.flags.connected.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+        tokio::select! {
+            () = self.flags.admission() => {}
+            // It was asked nothing, so whatever it says is the end; no reply can be lost here.
+            said = received.next() => match said {
+                Ok(_) => return protocol::FrameError::OutOfTurn.into(),
+                Err(error) => return error,
+            },
+        }
+        let replica = Replica {
+            id: self.number,
+            replica: self.replica,
+            slice: self.slice.clone(),
+            profile: self.profile.clone(),
+            link,
+            measured: measured(&self.ready.warmup),
+            signature: Arc::new(signature(&self.ready.signature)),
+        };
+        self.model.attach(replica, &self.ready.platform, self.ready.max_batch);
+        if self.flags.draining.load(Ordering::Acquire) {
+            self.model.dispatcher().drain(self.number);
+        }
+        self.changed.notify_waiters();
+        tracing::info!(model = self.model.config().name, slice = self.slice, "replica in rotation");
+        loop {
+            match received.next().await {
+                Ok((reply, body)) => self.model.dispatcher().returned(self.number, &reply, &body),
+                Err(error) => return error,
+            }
+            let draining = self.flags.draining.load(Ordering::Acquire);
+            if draining && !self.model.dispatcher().is_busy(self.number) {
+                self.changed.notify_waiters();
+            }
+        }
+    }
+}
+
+/// The middle time of each warmed size.
+fn measured(warmup: &[WarmPoint]) -> Vec<(u32, Duration)> {
+    let middle = |point: &WarmPoint| {
+        let mut times = point.compute_us.clone();
+        times.sort_unstable();
+        times.get(times.len() / 2).map(|micros| (point.batch, Duration::from_micros(*micros)))
+    };
+    let points: Vec<_> = warmup.iter().filter_map(middle).collect();
+    if points.is_empty() { vec![(1, Duration::from_millis(1))] } else { points }
+}
+
+fn signature(shapes: &Shapes) -> Signature {
+    let specs = |tensors: &[protocol::TensorShape]| {
+        tensors
+            .iter()
+            .filter_map(|tensor| {
+                let datatype = tensor.datatype.parse().ok()?;
+                Some(TensorSpec {
+                    name: tensor.name.clone(),
+                    datatype,
+                    shape: tensor.shape.clone(),
+                })
+            })
+            .collect()
+    };
+    Signature { inputs: specs(&shapes.inputs), outputs: specs(&shapes.outputs) }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

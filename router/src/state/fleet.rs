@@ -1,0 +1,211 @@
+//! What workers report, without the secrets of their executors.
+
+use serde::{Deserialize, Serialize};
+
+/// One worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerState {
+    /// Its name.
+    pub name: String,
+    /// Whether it speaks.
+    pub state: Presence,
+    /// Seconds since its last report, or since it joined.
+    pub silent_s: f64,
+    /// Whether it is about to stop, and waits only for its replicas to be drained.
+    pub leaving: bool,
+    /// The generation of the desired state it acts on, once it has reported.
+    pub generation: Option<u64>,
+    /// The generation it was last told.
+    pub desired_generation: Option<u64>,
+    /// Its GPUs, by index.
+    pub gpus: Vec<GpuState>,
+}
+
+/// Whether a worker speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    /// It reports.
+    Connected,
+    /// It is connected and says nothing.
+    Silent,
+    /// It is not connected.
+    Away,
+}
+
+impl Presence {
+    /// Every one, for counting.
+    pub(crate) const ALL: [(&'static str, Self); 3] =
+        [("connected", Self::Connected), ("silent", Self::Silent), ("away", Self::Away)];
+}
+
+/// One GPU, cut or whole. What it does not say is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuState {
+    /// Its name in labels: `gpu0`, behind its worker's name where that is another process.
+    pub gpu: String,
+    /// As the worker's file has it, `nvml:0`.
+    pub source: String,
+    /// Its kind in the MIG table, `A100-80GB`.
+    pub kind: Option<String>,
+    /// Its UUID.
+    pub uuid: Option<String>,
+    /// Whether it is cut: `on`, `off` or `unsupported`.
+    pub mode: Option<protocol::Mode>,
+    /// Whether the worker may cut it.
+    pub can_reshape: bool,
+    /// Why it cannot be read, or is not as wanted.
+    pub problem: Option<String>,
+    /// Memory slices it has; positions count these. 1 if it cannot be cut.
+    pub memory_slices: u8,
+    /// Its memory.
+    pub memory: Option<Memory>,
+    /// Power drawn.
+    pub power_w: Option<f64>,
+    /// Clock of the multiprocessors.
+    pub clock_mhz: Option<u32>,
+    /// Temperature of the chip.
+    pub temperature_c: Option<u32>,
+    /// Corrected and uncorrected errors of memory since the driver was loaded.
+    pub ecc: Option<(u64, u64)>,
+    /// The numbers of its last errors, oldest first.
+    pub xids: Vec<u64>,
+    /// Its slices, by position.
+    pub slices: Vec<SliceState>,
+}
+
+/// A memory and how much of it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What is taken.
+    pub used_bytes: u64,
+}
+
+/// One slice and what is on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceState {
+    /// Its label, `gpu0:3g@4`, behind its worker's name where that is another process.
+    pub slice: String,
+    /// Its position, `3g.40gb@4`, or `whole`.
+    pub position: String,
+    /// Its profile, `3g.40gb`.
+    pub profile: String,
+    /// Its device's UUID, which is another after every recut.
+    pub uuid: Option<String>,
+    /// The memory slice it starts at.
+    pub start: u8,
+    /// Memory slices it takes.
+    pub memory_slices: u8,
+    /// The memory its replicas share.
+    pub memory_bytes: Option<u64>,
+    /// Its processes, by lane.
+    pub lanes: Vec<LaneState>,
+    /// The replicas on it, by id.
+    pub replicas: Vec<ReplicaState>,
+}
+
+impl SliceState {
+    /// Seconds its processes have run batches.
+    pub fn busy_s(&self) -> f64 {
+        self.lanes.iter().map(|lane| lane.busy_s).sum()
+    }
+
+    /// Memory its replicas take, as far as their executors can tell.
+    pub fn used_bytes(&self) -> u64 {
+        self.replicas.iter().filter_map(|replica| replica.memory_bytes).sum()
+    }
+}
+
+/// One process of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaneState {
+    /// Which, from 0.
+    pub lane: u32,
+    /// Its process id, while there is one.
+    pub pid: Option<u32>,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Seconds it has run batches since it started, measured by itself.
+    pub busy_s: f64,
+}
+
+/// One replica.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaState {
+    /// Its id, unique on its worker.
+    pub replica: u32,
+    /// Its model.
+    pub model: String,
+    /// Its model's version.
+    pub version: String,
+    /// The lane it is in.
+    pub lane: u32,
+    /// How far it is.
+    pub state: ReplicaPhase,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// Memory it takes, once known.
+    pub memory_bytes: Option<u64>,
+    /// How long its model took to load.
+    pub load_ms: Option<f64>,
+}
+
+/// How far a replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplicaPhase {
+    /// Its executor is starting.
+    Starting,
+    /// Its model is being loaded.
+    Loading,
+    /// Its model is being run to warm it.
+    Warming,
+    /// It is given batches.
+    Ready,
+    /// It finishes the batches it has, and goes.
+    Draining,
+    /// It cannot serve.
+    Failed,
+}
+
+/// A model's replicas by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replicas {
+    /// On their way.
+    pub starting: u32,
+    /// Run to be warmed.
+    pub warming: u32,
+    /// Given batches.
+    pub ready: u32,
+    /// Finishing their last batches.
+    pub draining: u32,
+    /// Unable to serve.
+    pub failed: u32,
+}
+
+impl Replicas {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, replica: &ReplicaState) {
+        match replica.state {
+            ReplicaPhase::Starting | ReplicaPhase::Loading => self.starting += 1,
+            ReplicaPhase::Warming => self.warming += 1,
+            ReplicaPhase::Ready => self.ready += 1,
+            ReplicaPhase::Draining => self.draining += 1,
+            ReplicaPhase::Failed => self.failed += 1,
+        }
+    }
+
+    /// Each state's name and count.
+    pub fn each(&self) -> [(&'static str, u32); 5] {
+        let Self { starting, warming, ready, draining, failed } = *self;
+        [
+            ("starting", starting),
+            ("warming", warming),
+            ("ready", ready),
+            ("draining", draining),
+            ("failed", failed),
+        ]
+    }
+}

@@ -1,0 +1,142 @@
+//! What is going on, as one value: the same facts for `/metrics`, `/admin/v1/state`, the terminal
+//! and the console.
+
+mod fleet;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::fleet::{
+    GpuState, LaneState, Memory, Presence, ReplicaPhase, ReplicaState, Replicas, SliceState,
+    WorkerState,
+};
+
+use crate::{
+    auth::TenantView,
+    cache, dispatch,
+    http::{ServerState, backend::Backend},
+    metrics::{self, Format, Totals},
+    model::Model,
+    recent::RecentView,
+    registry::Registry,
+    trace::SpanTotals,
+};
+
+/// Everything an operator may want to see at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// What is running.
+    pub build: Build,
+    /// Seconds since the router started.
+    pub uptime_s: f64,
+    /// Whether it can serve.
+    pub ready: bool,
+    /// Why not.
+    pub problems: Vec<String>,
+    /// Whether a stop has begun.
+    pub draining: bool,
+    /// The configuration in force.
+    pub config: ConfigState,
+    /// The models, in the order of the configuration.
+    pub models: Vec<ModelState>,
+    /// The workers that are known, by name.
+    pub workers: Vec<WorkerState>,
+    /// The tenants, in the order of the configuration; last, all others as one.
+    pub tenants: Vec<TenantView>,
+    /// What became of spans.
+    pub spans: SpanTotals,
+}
+
+/// The program that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// Its version.
+    pub version: String,
+    /// The revision it was built from.
+    pub revision: String,
+}
+
+/// How the configuration was last loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfigState {
+    /// Configurations put in force since the start, that of the start included.
+    pub generation: u64,
+    /// Whether the last attempt to load one succeeded.
+    pub last_reload_successful: bool,
+    /// When the one in force was loaded, in seconds since 1970.
+    pub loaded_at_s: f64,
+}
+
+/// One model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelState {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Whether it can be asked: `ready`, `loading` or `unavailable`.
+    pub availability: String,
+    /// Why it cannot.
+    pub reason: Option<String>,
+    /// Its objective.
+    pub slo_ms: f64,
+    /// The share of requests that must be within it.
+    pub slo_target: f64,
+    /// The most rows of a batch.
+    pub max_batch: u32,
+    /// The rule that forms its batches.
+    pub batching: String,
+    /// How it has done lately.
+    pub recent: RecentView,
+    /// Every count since the start.
+    pub totals: Totals,
+    /// Its queue and its batch limits.
+    pub dispatch: dispatch::View,
+    /// Its replicas by state.
+    pub replicas: Replicas,
+    /// Its remembered answers, if it remembers.
+    pub cache: Option<cache::View>,
+}
+
+impl State {
+    /// Every GPU of every worker.
+    pub fn gpus(&self) -> impl Iterator<Item = &GpuState> {
+        self.workers.iter().flat_map(|worker| &worker.gpus)
+    }
+
+    /// Every slice of every GPU.
+    pub fn slices(&self) -> impl Iterator<Item = &SliceState> {
+        self.gpus().flat_map(|gpu| &gpu.slices)
+    }
+
+    /// What is going on now.
+    pub fn read(shared: &ServerState<Registry>, build: &Build) -> Self {
+        Self::of(shared, build, &shared.backend.models())
+    }
+
+    fn of(shared: &ServerState<Registry>, build: &Build, models: &[Arc<Model>]) -> Self {
+        let problems = shared.problems();
+        let registry = &shared.backend;
+        let (models, workers) = registry.states(models);
+        Self {
+            build: build.clone(),
+            uptime_s: registry.uptime().as_secs_f64(),
+            ready: problems.is_empty(),
+            problems,
+            draining: shared.drain.is_draining(),
+            config: registry.config_state(),
+            models,
+            workers,
+            tenants: shared.access.load().tenants(tokio::time::Instant::now()),
+            spans: registry.spans().totals(),
+        }
+    }
+}
+
+/// The page for a scraper.
+pub fn page(shared: &ServerState<Registry>, build: &Build, format: Format) -> Vec<u8> {
+    let models = shared.backend.models();
+    let counted: Vec<_> = models.iter().map(|model| model.dispatcher().metrics()).collect();
+    metrics::write(&State::of(shared, build, &models), &counted, format)
+}

@@ -1,0 +1,79 @@
+"""Who asks, and who is held back?"""
+
+from parts import STACKED, dashboard, dashed, panel
+
+RATE = "[$__rate_interval]"
+
+
+def tenants():
+    """Callers by tenant; those that are no configured tenant are one, called other."""
+    return dashboard(
+        "sluice-tenants",
+        "Sluice / Tenants",
+        "Who asks how much, who is over its rate, and whether all are treated alike.",
+        [("Who asks?", asking()), ("Who is held back?", held())],
+    )
+
+
+def asking():
+    return [
+        panel(
+            "Requests served by tenant",
+            "Bad: one tenant falls while others rise, without its own demand falling: compare its "
+            "share in the configuration.",
+            [
+                (
+                    f'sum by (tenant) (rate(sluice_tenant_requests_total{{outcome="served"}}{RATE}))',
+                    "{{tenant}}",
+                )
+            ],
+            unit="reqps",
+            custom=STACKED,
+        ),
+        panel(
+            "Rows asked for, and the limit",
+            "A tenant's rate is counted in rows; its limit is dashed. Bad: a line at its dashes, "
+            "since what is beyond is answered 429. Raise rate_rps or ask the tenant to slow down.",
+            [
+                (f"sum by (tenant) (rate(sluice_tenant_rows_total{RATE}))", "{{tenant}}"),
+                (
+                    "max by (tenant) (sluice_tenant_rate_limit_rows_per_second)",
+                    "{{tenant}} limit",
+                ),
+            ],
+            overrides=[dashed(".* limit")],
+        ),
+    ]
+
+
+def held():
+    def ended(outcome):
+        return f'sum by (tenant) (rate(sluice_tenant_requests_total{{outcome="{outcome}"}}{RATE}))'
+
+    return [
+        panel(
+            "Over quota",
+            "Requests answered 429. Bad only for the tenant itself: it is told when to come back.",
+            [(ended("quota"), "{{tenant}}")],
+            unit="reqps",
+        ),
+        panel(
+            "Refused otherwise",
+            "Capacity or mistakes. Bad: one tenant alone, which sends what the model does not "
+            "take, or only requests of the batch class.",
+            [(ended("refused"), "{{tenant}}")],
+            unit="reqps",
+        ),
+        panel(
+            "Abandoned",
+            "The client hung up first. Bad: a tenant whose own timeout is below the objective.",
+            [(ended("abandoned"), "{{tenant}}")],
+            unit="reqps",
+        ),
+        panel(
+            "Failed",
+            "A replica failed them. Bad: above zero; see the executor's log.",
+            [(ended("failed"), "{{tenant}}")],
+            unit="reqps",
+        ),
+    ]

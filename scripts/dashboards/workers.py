@@ -1,0 +1,157 @@
+"""Is a worker sick, and are its slices used?"""
+
+from parts import dashboard, panel, quantile, selector, thresholds
+
+RATE = "[$__rate_interval]"
+CHOSEN = f"{{{selector()}}}"
+
+
+def workers():
+    """Workers, their GPUs and slices."""
+    return dashboard(
+        "sluice-workers",
+        "Sluice / Workers and GPUs",
+        "Whether workers speak, how busy slices are, and what GPUs say of themselves.",
+        [
+            ("Is a worker sick?", health()),
+            ("Are the slices used?", slices()),
+            ("What do executors take?", executors()),
+            ("What do the GPUs say?", gpus()),
+        ],
+    )
+
+
+def health():
+    return [
+        panel(
+            "Workers by state",
+            "Bad: silent or away above zero. Their replicas serve on while they can; nothing there "
+            "is mended or moved.",
+            [("max by (state) (sluice_workers)", "{{state}}")],
+            kind="stat",
+            width=8,
+        ),
+        panel(
+            "GPUs with a problem",
+            "Bad: above zero; sluice status says why.",
+            [("sum(sluice_worker_gpu_problem)", "GPUs")],
+            kind="stat",
+            width=8,
+            defaults=thresholds("green", (1, "red")),
+        ),
+        panel(
+            "Slices",
+            "Slices that have a device. Bad: fewer than the geometry you asked for.",
+            [("count by (profile) (sluice_worker_slice_info)", "{{profile}}")],
+            kind="stat",
+            width=8,
+        ),
+        panel(
+            "Age of the last report",
+            "A worker reports each second. Bad: above 3 s; the alert fires at 10.",
+            [("max by (worker) (sluice_worker_report_age_seconds)", "{{worker}}")],
+            unit="s",
+        ),
+        panel(
+            "Executors started again",
+            "Bad: rising; the worker's log says why the process died.",
+            [
+                (
+                    "sum by (slice) (increase(sluice_worker_executor_restarts_total[15m]))",
+                    "{{slice}}",
+                )
+            ],
+        ),
+    ]
+
+
+def slices():
+    busy = f"rate(sluice_worker_slice_busy_seconds_total{RATE})"
+    return [
+        panel(
+            "Busy share by slice",
+            "Time batches ran there; above 1 if several processes share it. Bad: near 1 with a "
+            "queue, which is a want of replicas; near 0 for long is a slice nobody needs.",
+            [(f"sum by (slice, profile) ({busy})", "{{slice}} {{profile}}")],
+            unit="percentunit",
+        ),
+        panel(
+            "Memory by slice",
+            "Used by replicas, as far as they can tell, of the whole. Bad: near 1, since the next "
+            "load fails.",
+            [
+                (
+                    'sum by (slice) (sluice_worker_slice_memory_bytes{kind="used"}) '
+                    '/ sum by (slice) (sluice_worker_slice_memory_bytes{kind="total"})',
+                    "{{slice}}",
+                )
+            ],
+            unit="percentunit",
+        ),
+    ]
+
+
+def executors():
+    name = "sluice_worker_batch_duration_seconds"
+    return [
+        panel(
+            "Time in the executor, 99th percentile",
+            "A batch's work, by model and profile. Bad: rising without larger batches, which is a "
+            "neighbour on the GPU or a clock held down.",
+            [(quantile(0.99, name, by="model, profile"), "{{model}} {{profile}}")],
+            unit="s",
+        ),
+        panel(
+            "Batches by model and profile",
+            "Bad: a profile that gets none while others queue.",
+            [
+                (
+                    f"sum by (model, profile) (rate({name}_count{CHOSEN}{RATE})) "
+                    f"or histogram_count(sum by (model, profile) (rate({name}{CHOSEN}{RATE})))",
+                    "{{model}} {{profile}}",
+                )
+            ],
+            unit="ops",
+        ),
+    ]
+
+
+def gpus():
+    return [
+        panel(
+            "Power",
+            "Bad: at the board's limit, where the clock falls and every slice slows.",
+            [("max by (gpu) (sluice_worker_gpu_power_watts)", "{{gpu}}")],
+            unit="watt",
+        ),
+        panel(
+            "Temperature",
+            "Bad: above 85 C, where boards slow themselves down.",
+            [("max by (gpu) (sluice_worker_gpu_temperature_celsius)", "{{gpu}}")],
+            unit="celsius",
+        ),
+        panel(
+            "Memory of the GPU",
+            "Used of the whole, as the driver has it. Bad: used where no replica is, which is "
+            "somebody else on the GPU.",
+            [
+                (
+                    'max by (gpu) (sluice_worker_gpu_memory_bytes{kind="used"}) '
+                    '/ max by (gpu) (sluice_worker_gpu_memory_bytes{kind="total"})',
+                    "{{gpu}}",
+                )
+            ],
+            unit="percentunit",
+        ),
+        panel(
+            "Errors of the memory",
+            "Empty where the GPU does not count them. Bad: uncorrected above zero; drain the GPU "
+            "and have it looked at.",
+            [
+                (
+                    "sum by (gpu, kind) (increase(sluice_worker_gpu_memory_errors_total[1h]))",
+                    "{{gpu}} {{kind}}",
+                )
+            ],
+        ),
+    ]

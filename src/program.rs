@@ -1,0 +1,84 @@
+//! What the programs that serve have in common.
+
+use std::{
+    io::{Write, stdout},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use router::config::{Config, Gpu};
+use worker::{
+    GpuSettings, Open,
+    gpu::{
+        GpuError,
+        nvml::Library,
+        simulated::{Delays, Setup, SimulatedGpu},
+    },
+};
+
+const BAD_CONFIGURATION: u8 = 78;
+
+/// How long executors wait for the next worker when theirs is gone.
+pub(crate) const ADOPTION_WAIT: Duration = Duration::from_secs(30);
+
+/// The GPUs of a configuration, to be opened by a worker that runs in `run_dir`.
+pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
+    let gpu = |(index, worker): (usize, &router::config::Worker)| GpuSettings {
+        source: worker.gpu.source(),
+        open: open(index, worker.gpu.clone(), run_dir),
+        pinned: worker.geometry.clone(),
+    };
+    config.workers.iter().enumerate().map(gpu).collect()
+}
+
+fn open(index: usize, gpu: Gpu, run_dir: &Path) -> Open {
+    match gpu {
+        Gpu::Simulated { kind } => {
+            let path = run_dir.join(format!("gpu{index}.simulated"));
+            let kind = mig::kind(&kind);
+            Arc::new(move || {
+                let setup = Setup {
+                    kind: kind
+                        .clone()
+                        .map_err(|error| GpuError::Simulated { reason: error.to_string() })?,
+                    name: path.display().to_string(),
+                    path: path.clone(),
+                    delays: Delays::default(),
+                };
+                Ok(Box::new(SimulatedGpu::open(&setup)?))
+            })
+        }
+        Gpu::Nvml { index, library } => Arc::new(move || {
+            let gpu = Library::open(library.as_deref())?.gpu(index)?;
+            Ok(Box::new(gpu))
+        }),
+    }
+}
+
+/// An error and all its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Says a line on stdout; a reader that went away is no reason to stop serving.
+pub(crate) fn say(line: &str) {
+    let mut out = stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// The last word of a program that cannot go on.
+#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+pub(crate) fn failed(why: &str) -> ExitCode {
+    eprintln!("{why}");
+    ExitCode::FAILURE
+}
+
+/// The same, where the configuration is to blame.
+#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+pub(crate) fn bad(why: &str) -> ExitCode {
+    eprintln!("{why}");
+    ExitCode::from(BAD_CONFIGURATION)
+}

@@ -1,0 +1,90 @@
+//! `sluice router`: the front door alone; workers join it.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use router::{
+    config::{self, Config},
+    drain::Ended,
+    serve::{Router, Start},
+    state::Build,
+};
+
+use crate::{
+    notify,
+    program::{bad, chain, failed, say},
+};
+
+/// Serve models that workers run, on this machine or others
+///
+/// Workers join at `join_listen` and are told which models to run. Without any it is live and not
+/// ready. The line `ready` is printed once every model has the replicas it must have.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit: 0 stopped in order, 1 failed, 78 bad configuration.\n\n\
+    Signals: TERM or INT drains and stops, a second one stops at once; HUP reads the file again.\n\n\
+    Examples:\n  sluice router --config /etc/sluice/router.toml")]
+pub(crate) struct Args {
+    /// The configuration
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Serves until told to stop.
+pub(crate) fn run(args: Args) -> ExitCode {
+    crate::logging::start();
+    let config = match configuration(&args) {
+        Ok(config) => config,
+        Err(problems) => return bad(&problems),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("cannot start: {error}")),
+    };
+    runtime.block_on(serve(args, config))
+}
+
+async fn serve(args: Args, config: Config) -> ExitCode {
+    let router = match start(config, Some(args.config)).await {
+        Ok(router) => router,
+        Err(stopped) => return stopped,
+    };
+    say(&format!("inference  http://{}", router.inference()));
+    say(&format!("admin      http://{}", router.admin()));
+    if let Some(address) = router.join() {
+        say(&format!("join       {address}"));
+    }
+    notify::ready();
+    let warm = router.warm();
+    tokio::spawn(async move {
+        match warm.await {
+            Ok(()) => say("ready"),
+            Err(why) => tracing::warn!(why, "not ready"),
+        }
+    });
+    let ended = router.run().await;
+    notify::stopping();
+    match ended {
+        Ended::Finished => ExitCode::SUCCESS,
+        Ended::Cut | Ended::Hurried => ExitCode::FAILURE,
+    }
+}
+
+/// Listens on every address of `config`, or says why not and with which code to end.
+pub(crate) async fn start(config: Config, file: Option<PathBuf>) -> Result<Router, ExitCode> {
+    let build = Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: env!("SLUICE_REVISION").to_owned(),
+    };
+    let token_file = config.router.join_token_file.as_deref();
+    let token = token_file.map(config::read_token).transpose().map_err(|why| bad(&why))?;
+    let started = Router::start(Start { config, file, token, build }).await;
+    started.map_err(|error| failed(&chain(&error)))
+}
+
+fn configuration(args: &Args) -> Result<Config, String> {
+    let (config, warnings) = config::load(&args.config).map_err(|problems| problems.to_string())?;
+    for warning in warnings.iter() {
+        tracing::warn!(%warning, "configuration");
+    }
+    config.check_router().map_err(|problems| problems.to_string())?;
+    Ok(config)
+}

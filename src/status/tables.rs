@@ -1,0 +1,174 @@
+//! What is said in words and numbers: the router, its models, its tenants and what is wrong.
+
+use router::{
+    fleet::LOCAL,
+    state::{ModelState, Presence, State, WorkerState},
+};
+
+use super::paint::{Paint, Tone};
+
+/// The longest name shown whole.
+const NAME: usize = 18;
+
+/// One line: what runs, for how long, and whether it is ready.
+pub(super) fn head(state: &State, paint: Paint) -> String {
+    let ready = match (state.draining, state.ready) {
+        (true, _) => paint.paint(Tone::Unsettled, "draining"),
+        (false, true) => paint.paint(Tone::Good, "ready"),
+        (false, false) => paint.paint(Tone::Bad, "not ready"),
+    };
+    let reload = if state.config.last_reload_successful {
+        String::new()
+    } else {
+        format!(", {}", paint.paint(Tone::Bad, "the last reload was refused"))
+    };
+    let (version, revision) = (&state.build.version, &state.build.revision);
+    let (uptime, generation) = (span(state.uptime_s), state.config.generation);
+    format!(
+        "sluice {version} ({revision}), up {uptime}, {ready}, configuration {generation}{reload}\n"
+    )
+}
+
+/// A line for a worker that does not speak, or speaks from elsewhere.
+pub(super) fn worker(worker: &WorkerState, paint: Paint) -> String {
+    let tone = match worker.state {
+        Presence::Connected if worker.leaving => Tone::Unsettled,
+        Presence::Connected if worker.name == LOCAL => return String::new(),
+        Presence::Connected => Tone::Good,
+        Presence::Silent => Tone::Unsettled,
+        Presence::Away => Tone::Bad,
+    };
+    let state = match worker.state {
+        Presence::Connected if worker.leaving => "leaving".to_owned(),
+        Presence::Connected => "connected".to_owned(),
+        Presence::Silent => format!("silent for {}", span(worker.silent_s)),
+        Presence::Away => format!("away for {}", span(worker.silent_s)),
+    };
+    format!("\nworker {}, {}\n", worker.name, paint.paint(tone, &state))
+}
+
+/// A line for each model.
+pub(super) fn models(state: &State, paint: Paint) -> String {
+    let mut text = format!(
+        "\n{:<NAME$} {:>10} {:>8} {:>7} {:>7} {:>6} {:>6} {:>5} {:>5}\n",
+        "model", "objective", "met", "serve/s", "refus/s", "queue", "oldest", "limit", "ready"
+    );
+    for model in &state.models {
+        let met = model.recent.attainment;
+        let tone = match met {
+            None => Tone::Faint,
+            Some(met) if met < model.slo_target => Tone::Bad,
+            Some(_) => Tone::Good,
+        };
+        let met = met.map_or_else(|| "-".to_owned(), |met| format!("{:.2} %", met * 100.0));
+        let limits = model.dispatch.limits.iter().map(|limit| limit.rows);
+        let limit = limits.max().map_or_else(|| "-".to_owned(), |rows| rows.to_string());
+        text += &format!(
+            "{} {:>10} {} {:>7} {:>7} {:>6} {:>6} {limit:>5} {}\n",
+            name(&model.name),
+            objective(model),
+            paint.paint(tone, &format!("{met:>8}")),
+            rate(model.recent.served_rps),
+            rate(model.recent.refused_rps),
+            model.dispatch.waiting,
+            span(model.dispatch.oldest_age_ms / 1e3),
+            ready(model, paint),
+        );
+    }
+    text
+}
+
+/// A line for each tenant, if there are any.
+pub(super) fn tenants(state: &State) -> String {
+    if state.tenants.len() < 2 {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{:<NAME$} {:>10} {:>12} {:>10} {:>10} {:>10}\n",
+        "tenant", "rows/s", "served", "refused", "over rate", "failed"
+    );
+    for tenant in &state.tenants {
+        let limit = tenant.rate_rps.map_or_else(|| "no limit".to_owned(), rate);
+        let totals = &tenant.totals;
+        text += &format!(
+            "{} {limit:>10} {:>12} {:>10} {:>10} {:>10}\n",
+            name(&tenant.name),
+            totals.served,
+            totals.refused,
+            totals.quota,
+            totals.failed,
+        );
+    }
+    text
+}
+
+/// Why it is not ready, which replicas failed, and who was refused since the start.
+pub(super) fn problems(state: &State, paint: Paint) -> String {
+    let mut lines: Vec<String> =
+        state.problems.iter().map(|problem| paint.paint(Tone::Bad, problem)).collect();
+    for slice in state.slices() {
+        for replica in &slice.replicas {
+            if let Some(reason) = &replica.reason {
+                let told = format!("{} on {}: {reason}", replica.model, slice.slice);
+                lines.push(paint.paint(Tone::Bad, &told));
+            }
+        }
+    }
+    for model in &state.models {
+        let refused = model.totals.refusals.each();
+        let told: Vec<String> = refused
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        if !told.is_empty() {
+            lines.push(format!("{} refused since the start: {}", model.name, told.join(", ")));
+        }
+    }
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
+}
+
+fn name(name: &str) -> String {
+    let shown: String = name.chars().take(NAME).collect();
+    format!("{shown:<NAME$}")
+}
+
+fn objective(model: &ModelState) -> String {
+    let target = model.slo_target * 100.0;
+    format!("{} {}%", span(model.slo_ms / 1e3), (target * 100.0).round() / 100.0)
+}
+
+/// Replicas that are ready of all there are.
+fn ready(model: &ModelState, paint: Paint) -> String {
+    let all: u32 = model.replicas.each().iter().map(|(_, count)| count).sum();
+    let ready = model.replicas.ready;
+    let tone = if ready == 0 {
+        Tone::Bad
+    } else if ready < all {
+        Tone::Unsettled
+    } else {
+        Tone::Good
+    };
+    paint.paint(tone, &format!("{:>5}", format!("{ready}/{all}")))
+}
+
+/// A rate in three digits or so.
+fn rate(per_second: f64) -> String {
+    if per_second >= 100.0 || per_second == 0.0 {
+        format!("{per_second:.0}")
+    } else {
+        format!("{per_second:.1}")
+    }
+}
+
+/// A time in its two largest units, or in one if it is short.
+fn span(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0 => format!("{:.0}ms", seconds * 1e3),
+        1..60 => format!("{}s", (seconds * 10.0).round() / 10.0),
+        60..3_600 => format!("{}m{}s", whole / 60, whole % 60),
+        3_600..86_400 => format!("{}h{}m", whole / 3_600, whole / 60 % 60),
+        _ => format!("{}d{}h", whole / 86_400, whole / 3_600 % 24),
+    }
+}

@@ -1,0 +1,119 @@
+//! `sluice worker`: the GPUs of this machine, for a router elsewhere.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use router::config::{self, Config, Join};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::sleep,
+};
+use worker::{Door, Host, Launch};
+
+use crate::{
+    notify,
+    program::{ADOPTION_WAIT, bad, chain, failed, gpus, say},
+};
+
+/// How long a worker that is told to stop waits for its replicas to be drained.
+const DRAIN_WAIT: Duration = Duration::from_secs(30);
+
+/// Run models on this machine's GPUs for a router
+///
+/// It joins the router of its file, runs what the router asks for and reports what is. Executors
+/// that a worker before it left behind are found at work and kept.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit: 0 stopped in order, 1 failed, 78 bad configuration.\n\n\
+    Signals: TERM or INT lets the router drain its replicas, ends every executor and stops; a \
+    second one stops at once.\n\n\
+    Examples:\n  sluice worker --config /etc/sluice/worker.toml")]
+pub(crate) struct Args {
+    /// The configuration, with `[join]` and a `[[worker]]` for each GPU
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Works until told to stop.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    crate::logging::start();
+    let config = match configuration(args) {
+        Ok(config) => config,
+        Err(problems) => return bad(&problems),
+    };
+    let join = match config.check_worker() {
+        Ok(join) => join.clone(),
+        Err(problems) => return bad(&problems.to_string()),
+    };
+    let door = match door(&join) {
+        Ok(door) => door,
+        Err(why) => return bad(&why),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("cannot start: {error}")),
+    };
+    runtime.block_on(work(&config, join, &door))
+}
+
+async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
+    let signals = signal(SignalKind::terminate())
+        .and_then(|term| signal(SignalKind::interrupt()).map(|interrupt| (term, interrupt)));
+    let (mut term, mut interrupt): (Signal, Signal) = match signals {
+        Ok(signals) => signals,
+        Err(error) => return failed(&format!("cannot hear signals: {error}")),
+    };
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return failed(&format!("cannot find this program: {error}")),
+    };
+    let gpus = gpus(config, &join.run_dir);
+    let (run_dir, listen) = (join.run_dir, join.advertise);
+    let launch = Launch { program, run_dir, listen, orphan_wait: ADOPTION_WAIT };
+    let host = match Host::start(gpus, launch).await {
+        Ok(host) => host,
+        Err(error) => return failed(&chain(&error)),
+    };
+    say(&format!("worker     {}", door.name));
+    notify::ready();
+    {
+        let joined = worker::join(door, &host);
+        tokio::pin!(joined);
+        tokio::select! {
+            never = &mut joined => match never {},
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        notify::stopping();
+        tracing::info!(wait = ?DRAIN_WAIT, "leaving: replicas are placed elsewhere and drained");
+        tokio::select! {
+            never = joined => match never {},
+            () = host.leave() => {}
+            () = sleep(DRAIN_WAIT) => tracing::warn!("not drained in time"),
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }
+    tracing::info!("stopping: every executor ends");
+    host.stop().await;
+    ExitCode::SUCCESS
+}
+
+fn door(join: &Join) -> Result<Door, String> {
+    let token = config::read_token(&join.token_file)?;
+    let name = join.name.clone().map_or_else(machine, Ok)?;
+    Ok(Door { routers: join.routers.clone(), token, name })
+}
+
+/// The machine's name, which names its worker unless the file does.
+fn machine() -> Result<String, String> {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    read.map(|name| name.trim().to_owned())
+        .map_err(|error| format!("this machine's name is not known; give join.name: {error}"))
+}
+
+fn configuration(args: &Args) -> Result<Config, String> {
+    let (config, warnings) = config::load(&args.config).map_err(|problems| problems.to_string())?;
+    for warning in warnings.iter() {
+        tracing::warn!(%warning, "configuration");
+    }
+    Ok(config)
+}

@@ -1,0 +1,181 @@
+"""The console in a real browser shows what the router says, and does what its operator asks."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from conftest import CONFIG, ROOT, call
+from program import Sluice
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+PATIENCE_S = 20
+# Where screenshots are kept, if anywhere.
+SHOTS = os.environ.get("SLUICE_SCREENSHOTS")
+SIZES = {"light": (1280, 1100), "dark": (1280, 1100), "phone": (390, 1500)}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium without a window."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for flag in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]:
+        options.add_argument(flag)
+    service = webdriver.ChromeService("/usr/bin/chromedriver")
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+def until(browser, what, condition):
+    """Waits for a condition; what is drawn anew meanwhile is looked at again."""
+    wait = WebDriverWait(browser, PATIENCE_S, 0.1, [StaleElementReferenceException])
+    return wait.until(lambda _: condition(), what)
+
+
+def opened(browser, sluice, key="operator"):
+    """The console, with the key given."""
+    browser.get(f"http://{sluice.admin}/")
+    browser.execute_script("sessionStorage.clear()")
+    browser.refresh()
+    until(browser, "the key is asked for", lambda: dialog(browser, "ask-key").is_displayed())
+    browser.find_element(By.ID, "key-value").send_keys(key)
+    dialog(browser, "ask-key").find_element(By.CSS_SELECTOR, "button[value=use]").click()
+
+
+def dialog(browser, name):
+    return browser.find_element(By.ID, name)
+
+
+def state(sluice):
+    status, body = call(f"http://{sluice.admin}/admin/v1/state", "operator")
+    assert status == 200
+    return json.loads(body)
+
+
+def drawn(browser):
+    """The fleet as drawn: each slice's place in its bar, in parts of the bar, and who is on it."""
+    return browser.execute_script(
+        """
+        const found = {};
+        for (const gpu of document.querySelectorAll(".gpu")) {
+          const bar = gpu.querySelector(".bar");
+          const style = getComputedStyle(bar);
+          const room = bar.clientWidth - parseFloat(style.paddingLeft) * 2 + parseFloat(style.columnGap);
+          const left = bar.getBoundingClientRect().left + bar.clientLeft + parseFloat(style.paddingLeft);
+          for (const slice of bar.querySelectorAll(".slice")) {
+            const box = slice.getBoundingClientRect();
+            found[slice.dataset.slice] = {
+              gpu: gpu.dataset.gpu,
+              profile: slice.dataset.profile,
+              from: (box.left - left) / room,
+              width: (box.width + parseFloat(style.columnGap)) / room,
+              replicas: [...slice.querySelectorAll(".replica")].map((replica) => [
+                replica.dataset.model, replica.dataset.state]),
+            };
+          }
+        }
+        return found;
+        """
+    )
+
+
+def test_the_fleet_is_drawn_slice_by_slice_as_the_router_has_it(browser, sluice):
+    opened(browser, sluice)
+    truth = state(sluice)
+    gpus = [gpu for worker in truth["workers"] for gpu in worker["gpus"]]
+    wanted = sum(len(gpu["slices"]) for gpu in gpus)
+    until(browser, "the fleet is drawn", lambda: len(drawn(browser)) == wanted)
+    found = drawn(browser)
+    for gpu in gpus:
+        cells = gpu["memory_slices"]
+        for slice_ in gpu["slices"]:
+            shown = found.pop(slice_["slice"])
+            assert (shown["gpu"], shown["profile"]) == (gpu["gpu"], slice_["profile"])
+            assert shown["from"] == pytest.approx(slice_["start"] / cells, abs=0.01)
+            assert shown["width"] == pytest.approx(slice_["memory_slices"] / cells, abs=0.01)
+            replicas = [[replica["model"], replica["state"]] for replica in slice_["replicas"]]
+            assert shown["replicas"] == replicas
+    assert not found
+
+
+def test_the_numbers_of_a_model_move_by_themselves(browser, sluice):
+    opened(browser, sluice)
+
+    def served():
+        cells = browser.find_elements(By.CSS_SELECTOR, "#tenants tbody tr:first-child td")
+        return int(cells[1].text.replace(",", "")) if cells else 0
+
+    first = until(browser, "something is served", served)
+    until(browser, "more is served", lambda: served() > first)
+    words = browser.find_element(By.CSS_SELECTOR, ".card[data-model=crowded]").text
+    assert "100 ms for 95 %" in words
+    refused = browser.find_element(By.CSS_SELECTOR, "#refusals tbody tr:nth-child(2)").text
+    assert re.match(r"crowded [\d,]+ 0 ", refused), refused
+
+
+def test_without_the_key_nothing_is_shown_and_a_wrong_one_is_told(browser, sluice):
+    opened(browser, sluice, key="guess")
+    wrong = browser.find_element(By.ID, "key-wrong")
+    until(browser, "the key is refused", lambda: wrong.is_displayed())
+    assert not drawn(browser)
+    assert "key" in wrong.text
+
+
+def test_a_reload_from_the_page_puts_an_objective_in_force(browser, tmp_path):
+    text = CONFIG.read_text()
+    for name in ["steady.csv", "crowded.csv"]:
+        (tmp_path / name).write_text((ROOT / "tests" / "seeing" / name).read_text())
+    file = tmp_path / "seeing.toml"
+    file.write_text(text)
+    running = Sluice("--config", str(file))
+    opened(browser, running)
+    until(browser, "the models are shown", lambda: browser.find_elements(By.CLASS_NAME, "card"))
+    file.write_text(text.replace("slo_ms = 200", "slo_ms = 150"))
+    browser.find_element(By.ID, "reload").click()
+    until(browser, "the change is told", lambda: dialog(browser, "told").is_displayed())
+    assert "model.steady.slo_ms: 200 to 150" in dialog(browser, "told").text
+    dialog(browser, "told").find_element(By.TAG_NAME, "button").click()
+    card = (By.CSS_SELECTOR, ".card[data-model=steady]")
+    until(browser, "it is in force", lambda: "150 ms" in browser.find_element(*card).text)
+
+    file.write_text(text.replace("slo_ms", "slow_ms"))
+    browser.find_element(By.ID, "reload").click()
+    until(browser, "the problems are told", lambda: dialog(browser, "told").is_displayed())
+    assert "seeing.toml:" in dialog(browser, "told").text
+    dialog(browser, "told").find_element(By.TAG_NAME, "button").click()
+
+    browser.find_element(By.ID, "drain").click()
+    dialog(browser, "ask-drain").find_element(By.CSS_SELECTOR, "button[value=drain]").click()
+    assert running.process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("look", SIZES)
+def test_the_page_fits_its_window_in_every_look(browser, sluice, look):
+    width, height = SIZES[look]
+    features = [{"name": "prefers-color-scheme", "value": "dark" if look == "dark" else "light"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": look == "phone"}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    opened(browser, sluice)
+    until(browser, "the models are shown", lambda: browser.find_elements(By.CLASS_NAME, "card"))
+    wide = browser.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= width, f"{wide} pixels wide in a window of {width}"
+    # What the router refuses, such as a caller without a key, is logged too; that is no mistake.
+    severe = [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    assert all(line["source"] == "network" for line in severe), severe
+    if SHOTS:
+        until(browser, "charts are drawn", lambda: len(history(browser)) > 3)
+        Path(SHOTS, f"console-{look}.png").write_bytes(browser.get_screenshot_as_png())
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def history(browser):
+    """Points of the first chart."""
+    path = browser.find_elements(By.CSS_SELECTOR, ".chart path")
+    return re.findall("[ML]", path[0].get_attribute("d")) if path else []

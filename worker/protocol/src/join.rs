@@ -1,0 +1,190 @@
+//! What a worker and a router say to each other, one JSON object a line.
+//!
+//! The worker says what is ([`Report`]), the router what shall be ([`Desired`]), each whole and
+//! each as often as it likes. Neither waits for the other, and either may die at any moment.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{control::ModelSpec, frame::same_secret, report::Report};
+
+/// The version of these messages; a worker and a router of different versions refuse each other.
+pub const JOIN_VERSION: u16 = 1;
+
+/// The longest line of a worker that has not joined yet, in bytes.
+pub const MAX_JOIN: usize = 4 << 10;
+
+/// The longest line of any other message, in bytes: eight GPUs of seven slices with room to spare.
+pub const MAX_MESSAGE: usize = 16 << 20;
+
+/// What a worker tells a router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromWorker {
+    /// The first message.
+    Join {
+        /// The worker's [`JOIN_VERSION`].
+        version: u16,
+        /// What only workers of this fleet know.
+        token: String,
+        /// The worker's name, unique in the fleet.
+        worker: String,
+    },
+    /// What is; sent on change, and each second all the same.
+    Report(Box<Report>),
+}
+
+/// What a router tells a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToWorker {
+    /// The answer to a good join.
+    Welcome {
+        /// The router's [`JOIN_VERSION`].
+        version: u16,
+    },
+    /// The answer to a bad one; the router hangs up after it.
+    Refused {
+        /// For people.
+        reason: String,
+    },
+    /// What shall be.
+    Desired(Box<Desired>),
+    /// The router is there and has nothing new; sent each second.
+    Still,
+}
+
+/// What shall be on one worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Desired {
+    /// Rises with every change; a worker ignores one below the highest it has seen.
+    pub generation: u64,
+    /// The GPUs that are spoken for; others are left as they are, without executors.
+    pub gpus: Vec<DesiredGpu>,
+}
+
+/// What shall be on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DesiredGpu {
+    /// Its index on the worker.
+    pub gpu: u32,
+    /// How it shall be cut; absent, it stays as it is.
+    pub positions: Option<Vec<String>>,
+    /// The slices that have work.
+    pub slices: Vec<DesiredSlice>,
+}
+
+/// What shall be on one slice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DesiredSlice {
+    /// Its position, or [`WHOLE`](crate::WHOLE).
+    pub position: String,
+    /// Its replicas.
+    pub replicas: Vec<DesiredReplica>,
+}
+
+/// A model to serve. One of several processes has an entry for each, with an id and a lane of its
+/// own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DesiredReplica {
+    /// Its id, unique on the worker, and another for every specification.
+    pub replica: u32,
+    /// Which process of the slice; models that share one take turns.
+    pub lane: u32,
+    /// The specification's [digest](ModelSpec::digest).
+    pub digest: u64,
+    /// What to load; absent for one that a router found running and knows only by its digest,
+    /// which is kept for as long as it lasts.
+    pub spec: Option<ModelSpec>,
+}
+
+/// Why a worker may not join.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// The worker speaks another version.
+    #[error("the worker speaks version {theirs}, this router speaks {JOIN_VERSION}")]
+    Version {
+        /// The worker's version.
+        theirs: u16,
+    },
+    /// The worker does not know the fleet's token.
+    #[error("the token is not this fleet's")]
+    Token,
+    /// A name that is no name.
+    #[error("{name:?} is no name for a worker: give 1 to 128 letters, digits, '.', '_' or '-'")]
+    Name {
+        /// As given.
+        name: String,
+    },
+    /// Something else came first.
+    #[error("the first message must be a join")]
+    OutOfTurn,
+}
+
+/// Judges the first message of a worker, as the router that expects `token`; returns its name.
+///
+/// Without a token everybody is trusted, which is for workers in the router's own process.
+pub fn admit(message: &FromWorker, token: Option<&str>) -> Result<String, JoinError> {
+    let FromWorker::Join { version, token: given, worker } = message else {
+        return Err(JoinError::OutOfTurn);
+    };
+    if *version != JOIN_VERSION {
+        return Err(JoinError::Version { theirs: *version });
+    }
+    if token.is_some_and(|token| !same_secret(given, token)) {
+        return Err(JoinError::Token);
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if worker.is_empty() || worker.len() > 128 || !worker.chars().all(plain) {
+        return Err(JoinError::Name { name: worker.chars().take(40).collect() });
+    }
+    Ok(worker.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(version: u16, token: &str, worker: &str) -> FromWorker {
+        FromWorker::Join { version, token: token.into(), worker: worker.into() }
+    }
+
+    #[test]
+    fn a_worker_joins_with_the_fleets_token_and_no_other() {
+        let admit = |token: &str| admit(&join(JOIN_VERSION, token, "gpu-7"), Some("sesame"));
+        assert_eq!(admit("sesame").as_deref(), Ok("gpu-7"));
+        for wrong in ["", "sesam", "sesame!", "Sesame"] {
+            assert_eq!(admit(wrong), Err(JoinError::Token), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_both_whatever_the_token() {
+        let refused = admit(&join(9, "wrong", "gpu-7"), Some("sesame")).unwrap_err();
+        assert_eq!(refused.to_string(), "the worker speaks version 9, this router speaks 1");
+    }
+
+    #[test]
+    fn a_name_that_would_not_do_in_a_label_is_refused() {
+        for name in ["", "a b", "a/b", &"x".repeat(129)] {
+            let refused = admit(&join(JOIN_VERSION, "", name), None).unwrap_err();
+            assert!(matches!(refused, JoinError::Name { .. }), "{name:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_report_before_the_join_is_out_of_turn() {
+        let report = FromWorker::Report(Box::default());
+        assert_eq!(admit(&report, None), Err(JoinError::OutOfTurn));
+    }
+
+    #[test]
+    fn messages_are_readable_lines() {
+        let line = serde_json::to_string(&ToWorker::Desired(Box::default())).unwrap();
+        assert_eq!(line, r#"{"desired":{"generation":0,"gpus":[]}}"#);
+        assert_eq!(serde_json::to_string(&ToWorker::Still).unwrap(), r#""still""#);
+    }
+}

@@ -1,0 +1,154 @@
+//! The worker's side of an executor: orders in, states out.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use protocol::{MAX_LINE, Notice, Order};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Executor, ExecutorError};
+
+/// The least time the worker that started an executor has to call.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+
+/// How often a worker is told how long the executor has been at work.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long a worker may leave a notice unread before it is given up.
+const WRITE_WAIT: Duration = Duration::from_secs(5);
+
+/// The worker that is connected, if one is.
+#[derive(Default)]
+pub(super) struct Worker(Mutex<Option<UnixStream>>);
+
+impl Worker {
+    /// Tells the worker; what `notice` makes is no older than what was told before.
+    pub(super) fn tell(&self, notice: impl FnOnce() -> Notice) {
+        let mut worker = self.0.lock();
+        let Some(stream) = worker.as_mut() else { return };
+        let mut line =
+            serde_json::to_vec(&notice()).expect("a notice has no maps, hence no bad keys");
+        line.push(b'\n');
+        if let Err(error) = stream.write_all(&line) {
+            tracing::warn!(%error, "the worker does not listen; it is given up");
+            hang_up(stream);
+            *worker = None;
+        }
+    }
+}
+
+/// Why a conversation with a worker ended.
+enum End {
+    /// The worker said so.
+    Stop,
+    /// The worker is gone.
+    Alone,
+}
+
+/// Carries out the orders of one worker after another, until one says stop or none comes.
+pub(super) fn attend(
+    executor: &Arc<Executor>,
+    listener: &UnixListener,
+) -> Result<(), ExecutorError> {
+    let mut patience = executor.args.orphan_wait.max(FIRST_WAIT);
+    while let Some(stream) = accept(listener, patience).map_err(ExecutorError::Control)? {
+        match converse(executor, &stream)? {
+            End::Stop => return Ok(()),
+            End::Alone => patience = executor.args.orphan_wait,
+        }
+    }
+    tracing::warn!(waited = ?patience, "no worker; the executor ends");
+    Ok(())
+}
+
+/// The next worker, if one comes within `patience`.
+fn accept(listener: &UnixListener, patience: Duration) -> io::Result<Option<UnixStream>> {
+    let limit = Timespec::try_from(patience).map_err(io::Error::other)?;
+    let mut waiting = [PollFd::new(listener, PollFlags::IN)];
+    loop {
+        match poll(&mut waiting, Some(&limit)) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return listener.accept().map(|(stream, _)| Some(stream)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn converse(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, ExecutorError> {
+    let set = stream
+        .set_read_timeout(Some(TICK))
+        .and_then(|()| stream.set_write_timeout(Some(WRITE_WAIT)))
+        .and_then(|()| stream.try_clone());
+    let heard = match set {
+        Ok(writer) => {
+            *executor.worker.0.lock() = Some(writer);
+            executor.announce();
+            listen(executor, stream)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "worker not heard");
+            Ok(End::Alone)
+        }
+    };
+    *executor.worker.0.lock() = None;
+    hang_up(stream);
+    heard
+}
+
+fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, ExecutorError> {
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    let mut told_us = executor.lane.busy_us();
+    loop {
+        let room = (MAX_LINE + 1 - line.len()) as u64;
+        match reader.by_ref().take(room).read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => {
+                match serde_json::from_slice(&line) {
+                    Ok(Order::Load { replica, digest, spec }) => {
+                        executor.load(replica, digest, *spec)?;
+                    }
+                    Ok(Order::Unload { replica }) => executor.unload(replica),
+                    Ok(Order::Pace { factor }) => executor.pace(factor),
+                    Ok(Order::Stop) => return Ok(End::Stop),
+                    Err(error) => {
+                        tracing::error!(%error, "an order cannot be understood; worker given up");
+                        return Ok(End::Alone);
+                    }
+                }
+                line.clear();
+            }
+            Ok(_) if line.len() > MAX_LINE => {
+                tracing::error!(limit = MAX_LINE, "an order is too long; worker given up");
+                return Ok(End::Alone);
+            }
+            Ok(_) => return Ok(End::Alone),
+            Err(error) if is_tick(&error) => {
+                let busy_us = executor.lane.busy_us();
+                if busy_us != told_us {
+                    told_us = busy_us;
+                    executor.worker.tell(|| Notice::Busy { busy_us });
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "worker lost");
+                return Ok(End::Alone);
+            }
+        }
+    }
+}
+
+fn is_tick(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+fn hang_up(stream: &UnixStream) {
+    // It is closed already, or it is closed now.
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+}

@@ -1,0 +1,215 @@
+//! The one stream of execution of this process: batches of all its models run one at a time, in the
+//! order they came, so that models that share a slice take turns.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, FairMutex, Mutex, MutexGuard};
+use protocol::{Batch, Blame, Facts, Reply};
+
+use super::{link::Link, replica::Replica};
+use crate::{clock, engine::Pace, signature::Refusal};
+
+/// The most batches a replica has at once: one running, and one so that it need not wait for the
+/// next.
+const MAX_BATCHES: usize = 2;
+
+/// A batch, who runs it and whom to answer.
+pub(super) struct Job {
+    pub(super) replica: Arc<Replica>,
+    pub(super) batch: Batch,
+    pub(super) body: Bytes,
+    pub(super) arrived: Instant,
+    pub(super) from: Arc<Link>,
+}
+
+/// Why a batch was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Rejected {
+    #[error("there is no replica {replica} here")]
+    Unknown { replica: u32 },
+    #[error("replica {replica} is not ready")]
+    NotReady { replica: u32 },
+    #[error("replica {replica} is being unloaded")]
+    Closed { replica: u32 },
+    #[error("replica {replica} has {MAX_BATCHES} batches already")]
+    Full { replica: u32 },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl Rejected {
+    pub(super) fn blame(&self) -> Blame {
+        match self {
+            Self::Unknown { .. }
+            | Self::NotReady { .. }
+            | Self::Closed { .. }
+            | Self::Full { .. } => Blame::Replica,
+            Self::Refused(_) => Blame::Request,
+        }
+    }
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub(super) struct Lane {
+    queue: Mutex<Queue>,
+    /// A batch has come.
+    came: Condvar,
+    /// A batch has ended, or a replica was closed.
+    settled: Condvar,
+    /// Held for every run, of a batch or to warm a model. Fair, or one could starve the other.
+    device: FairMutex<()>,
+    busy_us: AtomicU64,
+    pace: Pace,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Job>,
+    running: Option<u32>,
+}
+
+impl Queue {
+    fn of(&self, replica: u32) -> usize {
+        let waiting = self.waiting.iter().filter(|job| job.replica.id() == replica).count();
+        waiting + usize::from(self.running == Some(replica))
+    }
+}
+
+impl Lane {
+    /// Microseconds it has run models.
+    pub(super) fn busy_us(&self) -> u64 {
+        self.busy_us.load(Ordering::Relaxed)
+    }
+
+    /// How many times as long as alone models take that only pretend to work.
+    pub(super) fn pace(&self) -> f64 {
+        self.pace.factor()
+    }
+
+    pub(super) fn set_pace(&self, factor: f64) {
+        self.pace.slow_down(factor);
+    }
+
+    /// Runs something that needs the slice to itself.
+    pub(super) fn turn<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _device = self.device.lock();
+        let started = clock::now();
+        let result = run();
+        self.busy_us.fetch_add(clock::micros(clock::now() - started), Ordering::Relaxed);
+        result
+    }
+
+    /// Queues a batch.
+    pub(super) fn push(&self, job: Job) -> Result<(), Rejected> {
+        let replica = job.replica.id();
+        job.replica.check(&job.batch).ok_or(Rejected::NotReady { replica })??;
+        let mut queue = self.queue.lock();
+        if job.replica.is_closed() {
+            return Err(Rejected::Closed { replica });
+        }
+        if queue.of(replica) >= MAX_BATCHES {
+            return Err(Rejected::Full { replica });
+        }
+        queue.waiting.push_back(job);
+        drop(queue);
+        self.came.notify_one();
+        Ok(())
+    }
+
+    /// Takes back a batch that has not started.
+    pub(super) fn cancel(&self, link: u64, batch: u64) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        let mine = |job: &Job| job.from.id() == link && job.batch.id == batch;
+        let index = queue.waiting.iter().position(mine)?;
+        let job = queue.waiting.remove(index);
+        self.settled.notify_all();
+        job
+    }
+
+    /// Drops the batches of a connection that has ended.
+    pub(super) fn forget(&self, link: u64) {
+        self.queue.lock().waiting.retain(|job| job.from.id() != link);
+        self.settled.notify_all();
+    }
+
+    /// Lets `replica` take no more batches; those it has are finished.
+    pub(super) fn close(&self, replica: &Replica) {
+        let _queue = self.queue.lock();
+        replica.closed().store(true, Ordering::Release);
+        self.settled.notify_all();
+    }
+
+    pub(super) fn is_closed(&self, replica: &Replica) -> bool {
+        let _queue = self.queue.lock();
+        replica.is_closed()
+    }
+
+    /// Returns once `replica` is closed or its model known to be gone, or after `patience`; says
+    /// whether it is closed.
+    pub(super) fn wait_closed(&self, replica: &Replica, patience: Option<Duration>) -> bool {
+        let mut queue = self.queue.lock();
+        while !replica.is_closed() && replica.is_ready() {
+            match patience {
+                None => self.settled.wait(&mut queue),
+                Some(patience) => {
+                    if self.settled.wait_for(&mut queue, patience).timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        replica.is_closed()
+    }
+
+    /// Returns once `replica` has no batches.
+    pub(super) fn wait_drained(&self, replica: &Replica) {
+        self.wait(|queue| queue.of(replica.id()) == 0);
+    }
+
+    fn wait(&self, settled: impl Fn(&Queue) -> bool) {
+        let mut queue: MutexGuard<'_, Queue> = self.queue.lock();
+        while !settled(&queue) {
+            self.settled.wait(&mut queue);
+        }
+    }
+
+    /// Runs batches on this thread, for ever.
+    pub(super) fn work(&self) {
+        loop {
+            let job = self.next();
+            let (waited, ended) = self.turn(|| {
+                let waited_us = clock::micros(clock::now() - job.arrived);
+                (waited_us, job.replica.run(&job.batch, &job.body))
+            });
+            // Before the reply, or a router that answers it with a batch might find no room.
+            self.queue.lock().running = None;
+            let (outcome, facts, body) = ended;
+            let facts = Facts { waited_us: waited, ..facts };
+            job.from.reply(Reply { batch: job.batch.id, outcome, facts }, &body);
+            self.settled.notify_all();
+        }
+    }
+
+    fn next(&self) -> Job {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(job) = queue.waiting.pop_front() {
+                queue.running = Some(job.replica.id());
+                return job;
+            }
+            self.came.wait(&mut queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

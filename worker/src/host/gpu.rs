@@ -1,0 +1,261 @@
+//! The task that keeps one GPU as it shall be.
+//!
+//! It waits for a change, reads what is, asks [`reconcile`] what to do, does it and tells. Calls to
+//! the GPU block, a reshape for seconds, so they run elsewhere, one at a time; meanwhile the slices
+//! that are not concerned are attended to as ever.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use mig::{Geometry, MigError};
+use protocol::{Desired, DesiredGpu, DesiredReplica, ModelSpec, Order, Seat};
+use tokio::{
+    sync::{Notify, watch},
+    task::{JoinHandle, JoinSet},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
+};
+
+use super::{
+    GpuSettings, Told,
+    backoff::Retry,
+    lane::{Adopted, Lane, Shared, Surroundings},
+    neighbours::Neighbours,
+    process::Launch,
+    report,
+    sight::{Outcome, Seen},
+};
+use crate::reconcile::{self, Next, Place, Step, Wanted, Wish};
+
+/// How often a GPU is looked at when nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A wish of the router's, understood.
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    pub(super) generation: u64,
+    pub(super) wish: Wish,
+    pub(super) replicas: BTreeMap<u32, DesiredReplica>,
+}
+
+/// One GPU, its lanes, and what is wanted of both.
+pub(super) struct Keeper {
+    pub(super) index: u32,
+    pub(super) settings: GpuSettings,
+    pub(super) seen: Seen,
+    pub(super) lanes: BTreeMap<Place, Lane>,
+    /// Nothing is done before the first wish: executors may be at work that a router knows of.
+    pub(super) task: Option<Task>,
+    pub(super) next: Next,
+    /// Why it is not cut as wanted.
+    pub(super) uncut: Option<String>,
+    pub(super) around: Surroundings,
+    pub(super) call: Option<JoinHandle<Outcome>>,
+    pub(super) neighbours: Neighbours,
+    pub(super) reshape: Option<Retry>,
+    pub(super) loads: BTreeMap<u32, Retry>,
+    telling: Arc<watch::Sender<Vec<Option<Told>>>>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        index: u32,
+        settings: GpuSettings,
+        launch: Arc<Launch>,
+        telling: Arc<watch::Sender<Vec<Option<Told>>>>,
+    ) -> Self {
+        Self {
+            index,
+            settings,
+            seen: Seen::default(),
+            lanes: BTreeMap::new(),
+            task: None,
+            next: Next::default(),
+            uncut: None,
+            around: Surroundings { launch, gpu: Shared::default(), news: Arc::new(Notify::new()) },
+            call: None,
+            neighbours: Neighbours::default(),
+            reshape: None,
+            loads: BTreeMap::new(),
+            telling,
+        }
+    }
+
+    /// Adopts what is there, then keeps the GPU as desired until told to stop.
+    pub(super) async fn keep(
+        mut self,
+        mut desired: watch::Receiver<Arc<Desired>>,
+        mut stopping: watch::Receiver<bool>,
+        adopted: Vec<Adopted>,
+    ) {
+        self.look();
+        let looked = self.called().await;
+        self.take(looked);
+        self.adopt(adopted).await;
+        self.tell();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let news = Arc::clone(&self.around.news);
+        loop {
+            let wakes_at = self.wakes_at();
+            tokio::select! {
+                changed = desired.changed() => match changed {
+                    Ok(()) => {
+                        let wish = Arc::clone(&desired.borrow_and_update());
+                        self.understand(&wish);
+                    }
+                    Err(_) => break,
+                },
+                () = news.notified() => {}
+                outcome = self.called() => self.take(outcome),
+                _ = ticks.tick() => if self.call.is_none() { self.look() },
+                () = sleep_until(wakes_at) => {}
+                _ = stopping.wait_for(|stopping| *stopping) => break,
+            }
+            self.act();
+            self.tell();
+        }
+        let mut ending = JoinSet::new();
+        for lane in std::mem::take(&mut self.lanes).into_values() {
+            ending.spawn(lane.end());
+        }
+        ending.join_all().await;
+    }
+
+    async fn adopt(&mut self, adopted: Vec<Adopted>) {
+        for one in adopted {
+            let Seat { position, lane, .. } = one.state.seat.clone();
+            let identity = self.identity(&(position.clone(), lane));
+            match identity {
+                Some(identity) if identity.device == one.state.device => {
+                    let adopted = Lane::adopt(identity, self.around.clone(), one);
+                    self.lanes.insert((position, lane), adopted);
+                }
+                Some(_) | None => {
+                    let (gpu, pid) = (self.index, one.process.id());
+                    tracing::warn!(
+                        gpu,
+                        position,
+                        pid,
+                        "executor of a slice that is no more; ended"
+                    );
+                    one.process.kill().await;
+                }
+            }
+        }
+    }
+
+    fn understand(&mut self, desired: &Desired) {
+        let mine = desired.gpus.iter().find(|gpu| gpu.gpu == self.index);
+        let (mut wish, mut replicas) = (Wish::default(), BTreeMap::new());
+        if let Some(DesiredGpu { positions, slices, .. }) = mine {
+            wish.cut = positions.as_ref().map(|all| all.iter().cloned().collect());
+            for slice in slices {
+                for replica in &slice.replicas {
+                    let spec = replica.spec.as_ref();
+                    let wanted = Wanted {
+                        place: (slice.position.clone(), replica.lane),
+                        digest: replica.digest,
+                        memory_mib: spec.map_or(0, |spec| spec.memory_mib),
+                    };
+                    wish.replicas.insert(replica.replica, wanted);
+                    replicas.insert(replica.replica, replica.clone());
+                }
+            }
+        }
+        (self.uncut, self.reshape) = (None, None);
+        self.loads.retain(|id, _| replicas.contains_key(id));
+        self.task = Some(Task { generation: desired.generation, wish, replicas });
+    }
+
+    /// Asks what to do, and does it.
+    fn act(&mut self) {
+        let now = Instant::now();
+        self.lanes.retain(|_, lane| !lane.is_over());
+        let world = self.world(now);
+        let Some(task) = &self.task else { return };
+        self.next = reconcile::next(&task.wish, &world);
+        for step in self.next.steps.clone() {
+            match step {
+                Step::Unload { place, replica } => {
+                    self.order(&place, Order::Unload { replica });
+                }
+                Step::Stop { place } => {
+                    if let Some(lane) = self.lanes.get(&place) {
+                        lane.stop();
+                    }
+                }
+                Step::Reshape => self.cut(now),
+                Step::Start { place } => {
+                    if let Some(identity) = self.identity(&place) {
+                        self.lanes.insert(place, Lane::start(identity, self.around.clone()));
+                    }
+                }
+                Step::Load { place, replica } => {
+                    if let Some(retry) = self.loads.get_mut(&replica) {
+                        retry.again(now);
+                    }
+                    if let Some((digest, spec)) = self.specification(replica) {
+                        self.order(&place, Order::Load { replica, digest, spec });
+                    }
+                }
+            }
+        }
+    }
+
+    fn specification(&self, replica: u32) -> Option<(u64, Box<ModelSpec>)> {
+        let wanted = self.task.as_ref()?.replicas.get(&replica)?;
+        Some((wanted.digest, Box::new(wanted.spec.clone()?)))
+    }
+
+    fn order(&self, place: &Place, order: Order) {
+        if let Some(lane) = self.lanes.get(place) {
+            lane.order(order);
+        }
+    }
+
+    /// Begins to cut the GPU as wished, unless something else is under way or it is too soon.
+    fn cut(&mut self, now: Instant) {
+        if self.call.is_some() || self.reshape.is_some_and(|retry| !retry.is_due(now)) {
+            return;
+        }
+        if let Some(retry) = &mut self.reshape {
+            retry.again(now);
+        }
+        let geometry = match self.geometry() {
+            Some(Ok(geometry)) => geometry,
+            Some(Err(error)) => return self.not_cut(error.to_string(), now),
+            None => return,
+        };
+        tracing::info!(gpu = self.index, %geometry, "GPU is being cut");
+        let gpu = Arc::clone(&self.around.gpu);
+        self.call = Some(tokio::task::spawn_blocking(move || match &mut *gpu.lock() {
+            Some(gpu) => Outcome::Reshaped(gpu.reshape(&geometry)),
+            None => Outcome::Nothing,
+        }));
+    }
+
+    fn geometry(&self) -> Option<Result<Geometry, MigError>> {
+        let kind = self.seen.survey.as_ref()?.kind?;
+        let cut = self.task.as_ref()?.wish.cut.as_ref()?;
+        let positions = cut.iter().map(|text| kind.position(text)).collect::<Result<_, _>>();
+        Some(positions.and_then(|positions| Geometry::new(kind, positions)))
+    }
+
+    /// When to look again if nothing happens: what failed is tried again.
+    fn wakes_at(&self) -> Instant {
+        let never = Instant::now() + Duration::from_secs(3_600);
+        self.loads.values().chain(&self.reshape).map(Retry::at).min().unwrap_or(never)
+    }
+
+    fn tell(&self) {
+        let generation = self.task.as_ref().map_or(0, |task| task.generation);
+        let told = Told { generation, gpu: report::of(self) };
+        let index = self.index as usize;
+        self.telling.send_if_modified(|all| match all.get_mut(index) {
+            Some(before) if before.as_ref() != Some(&told) => {
+                *before = Some(told);
+                true
+            }
+            Some(_) | None => false,
+        });
+    }
+}

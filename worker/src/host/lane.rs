@@ -1,0 +1,293 @@
+//! The task that keeps one lane's executor alive.
+
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use protocol::{ExecutorState, Notice, Order};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    backoff::Backoff,
+    log::Log,
+    process::{Control, ControlError, Identity, Launch, Process},
+};
+use crate::{
+    gpu::{Gpu, GpuError, Lease},
+    seat,
+};
+
+/// How long an executor may take to listen; loading models comes after.
+const LISTEN_WAIT: Duration = Duration::from_secs(10);
+
+/// Orders that may wait to be sent; more would be repetitions.
+const ORDERS: usize = 64;
+
+/// A GPU that several tasks use, once it is open.
+pub(super) type Shared = Arc<Mutex<Option<Box<dyn Gpu>>>>;
+
+/// What a lane needs besides its identity.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub(super) launch: Arc<Launch>,
+    pub(super) gpu: Shared,
+    /// Told whenever something changed.
+    pub(super) news: Arc<Notify>,
+}
+
+/// What is known of a lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Status {
+    pub(super) pid: Option<u32>,
+    pub(super) restarts: u32,
+    /// What its executor last said.
+    pub(super) state: Option<ExecutorState>,
+    /// Why there is no executor.
+    pub(super) trouble: Option<String>,
+}
+
+/// A lane; dropping it kills its executor.
+pub(super) struct Lane {
+    orders: mpsc::Sender<Order>,
+    stopping: watch::Sender<bool>,
+    status: watch::Receiver<Status>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An executor that another worker started.
+pub(super) struct Adopted {
+    pub(super) process: Process,
+    pub(super) control: Control,
+    pub(super) state: ExecutorState,
+}
+
+impl Lane {
+    /// Starts an executor and keeps one from now on.
+    pub(super) fn start(identity: Identity, around: Surroundings) -> Self {
+        Self::spawn(identity, around, None)
+    }
+
+    /// Keeps an executor that is there already.
+    pub(super) fn adopt(identity: Identity, around: Surroundings, adopted: Adopted) -> Self {
+        Self::spawn(identity, around, Some(adopted))
+    }
+
+    fn spawn(identity: Identity, around: Surroundings, adopted: Option<Adopted>) -> Self {
+        let first = adopted.as_ref().map_or_else(Status::default, |adopted| Status {
+            pid: Some(adopted.process.id()),
+            state: Some(adopted.state.clone()),
+            ..Status::default()
+        });
+        let (status_tx, status) = watch::channel(first);
+        let (orders, inbox) = mpsc::channel(ORDERS);
+        let (stopping, asked) = watch::channel(false);
+        let keeper = Keeper { identity, around, inbox, stopping: asked, status: status_tx };
+        Self { orders, stopping, status, task: tokio::spawn(keeper.keep(adopted)) }
+    }
+
+    /// Passes an order on. Lost if too many wait: whoever gives it looks again, and repeats it.
+    pub(super) fn order(&self, order: Order) {
+        let _ = self.orders.try_send(order);
+    }
+
+    /// Asks its executor to end, which takes a while.
+    pub(super) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Whether its executor is gone for good.
+    pub(super) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Stops it, and returns when its executor is gone.
+    pub(super) async fn end(mut self) {
+        self.stop();
+        // Only a panic of its own could keep it from ending, and that ends it too.
+        let _ = (&mut self.task).await;
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+}
+
+struct Keeper {
+    identity: Identity,
+    around: Surroundings,
+    inbox: mpsc::Receiver<Order>,
+    stopping: watch::Receiver<bool>,
+    status: watch::Sender<Status>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("told to stop")]
+    Stopped,
+    #[error("slice not to be had: {0}")]
+    NoSlice(#[from] GpuError),
+    #[error("executor not started: {0}")]
+    NotStarted(#[from] io::Error),
+    #[error("executor did not listen within {LISTEN_WAIT:?}")]
+    Silent,
+    #[error("executor lost: {0}")]
+    Lost(#[from] ControlError),
+    #[error("executor ended: {0}")]
+    Exited(String),
+}
+
+impl Keeper {
+    /// Runs executors, one after another, until told to stop.
+    async fn keep(mut self, mut adopted: Option<Adopted>) {
+        let launch = Arc::clone(&self.around.launch);
+        let mut backoff = Backoff::default();
+        let mut log = None;
+        loop {
+            let started = Instant::now();
+            let ended = self.live(&mut log, adopted.take()).await;
+            if matches!(ended, Ended::Stopped) {
+                break;
+            }
+            let reason = ended.to_string();
+            let wait = backoff.after(started.elapsed());
+            let slice = &self.identity.slice;
+            tracing::warn!(slice, reason, ?wait, "executor lost; it will be started again");
+            self.tell(|status| {
+                let restarts = status.restarts.saturating_add(1);
+                *status = Status { restarts, trouble: Some(reason), ..Status::default() };
+            });
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = asked(&mut self.stopping) => break,
+            }
+        }
+        if let Some(log) = log {
+            Log::close(log).await;
+        }
+        for kind in [seat::CONTROL, "sock"] {
+            // An executor that was killed has left them.
+            let _ = std::fs::remove_file(launch.path(&self.identity, kind));
+        }
+        self.around.news.notify_one();
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(change);
+        self.around.news.notify_one();
+    }
+
+    /// One executor from its start to its end, with its slice leased.
+    async fn live(&mut self, log: &mut Option<Log>, adopted: Option<Adopted>) -> Ended {
+        let _lease = match self.lease().await {
+            Ok(lease) => lease,
+            Err(error) => {
+                if let Some(adopted) = adopted {
+                    adopted.process.kill().await;
+                }
+                return error.into();
+            }
+        };
+        if log.is_none() {
+            let path = self.around.launch.path(&self.identity, seat::LOG);
+            match Log::relay(path, &self.identity.slice) {
+                Ok(relayed) => *log = Some(relayed),
+                Err(error) => return error.into(),
+            }
+        }
+        let (mut process, mut control) = match (adopted, &*log) {
+            (Some(Adopted { process, control, .. }), _) => (process, Some(control)),
+            (None, Some(log)) => {
+                match log.end().and_then(|end| self.around.launch.start(&self.identity, end)) {
+                    Ok(process) => (process, None),
+                    Err(error) => return error.into(),
+                }
+            }
+            (None, None) => return io::Error::other("no log").into(),
+        };
+        let pid = process.id();
+        tracing::info!(slice = self.identity.slice, pid, adopted = control.is_some(), "executor");
+        let ended = match self.attend(&mut process, &mut control).await {
+            Err(ended) => ended,
+            Ok(never) => match never {},
+        };
+        if let (Ended::Stopped, Some(control)) = (&ended, &mut control) {
+            // If it cannot be told, it will be killed.
+            let _ = timeout(LISTEN_WAIT, control.order(&Order::Stop)).await;
+        }
+        match ended {
+            Ended::Lost(_) => Ended::Exited(process.end().await),
+            Ended::Stopped => {
+                process.end().await;
+                Ended::Stopped
+            }
+            Ended::Silent | Ended::Exited(_) | Ended::NotStarted(_) | Ended::NoSlice(_) => {
+                process.kill().await;
+                ended
+            }
+        }
+    }
+
+    /// Marks the slice as used, for as long as the lease lives.
+    async fn lease(&self) -> Result<Option<Lease>, GpuError> {
+        let Some(device) = self.identity.device.clone() else { return Ok(None) };
+        let gpu = Arc::clone(&self.around.gpu);
+        let leased = tokio::task::spawn_blocking(move || {
+            gpu.lock().as_ref().map(|gpu| gpu.lease(&device)).transpose()
+        });
+        leased.await.unwrap_or(Ok(None))
+    }
+
+    /// Connects, then passes orders one way and states the other until something ends it.
+    async fn attend(
+        &mut self,
+        process: &mut Process,
+        connected: &mut Option<Control>,
+    ) -> Result<Infallible, Ended> {
+        let pid = process.id();
+        if connected.is_none() {
+            self.tell(|status| {
+                *status = Status { pid: Some(pid), restarts: status.restarts, ..Status::default() };
+            });
+            let path = self.around.launch.path(&self.identity, seat::CONTROL);
+            *connected = tokio::select! {
+                control = Control::await_connect(&path) => Some(control),
+                how = process.ended() => return Err(Ended::Exited(how)),
+                () = sleep(LISTEN_WAIT) => return Err(Ended::Silent),
+                () = asked(&mut self.stopping) => return Err(Ended::Stopped),
+            };
+        }
+        let Some(control) = connected else { return Err(Ended::Silent) };
+        loop {
+            tokio::select! {
+                notice = control.next() => match notice? {
+                    Notice::State(state) => self.tell(|status| status.state = Some(*state)),
+                    Notice::Busy { busy_us } => self.tell(|status| {
+                        if let Some(state) = &mut status.state {
+                            state.busy_us = busy_us;
+                        }
+                    }),
+                },
+                Some(order) = self.inbox.recv() => control.order(&order).await?,
+                () = asked(&mut self.stopping) => return Err(Ended::Stopped),
+            }
+        }
+    }
+}
+
+async fn asked(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the lane was dropped, which asks for the same.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}

@@ -1,0 +1,214 @@
+//! An executor's process, whoever started it, and the way to its control socket.
+
+use std::{
+    io,
+    net::IpAddr,
+    ops::Not,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use protocol::{ExecutorState, MAX_LINE, Notice, Order, Seat};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    process::{Child, Command},
+    time::{sleep, timeout},
+};
+
+use crate::{lines::Lines, seat};
+
+/// The wait before a socket that is not there yet is tried again.
+const KNOCK: Duration = Duration::from_millis(5);
+
+/// How long an executor may take to stop before it is killed.
+const STOP_WAIT: Duration = Duration::from_secs(2);
+
+/// How executors are started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program that has the subcommand `executor`: this one, as a rule.
+    pub program: PathBuf,
+    /// The directory of the executors' sockets; it is made if it is missing.
+    pub run_dir: PathBuf,
+    /// The address they listen on over TCP; absent, they have Unix sockets.
+    pub listen: Option<IpAddr>,
+    /// How long they wait for another worker when this one is gone.
+    pub orphan_wait: Duration,
+}
+
+/// A lane, by the names its process and its files have.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) seat: Seat,
+    pub(super) slice: String,
+    pub(super) device: Option<String>,
+}
+
+impl Launch {
+    pub(super) fn path(&self, identity: &Identity, kind: &str) -> PathBuf {
+        self.run_dir.join(seat::file(&identity.slice, identity.seat.lane, kind))
+    }
+
+    /// Starts an executor that is the leader of a group of its own.
+    pub(super) fn start(&self, identity: &Identity, log: OwnedFd) -> io::Result<Process> {
+        let Seat { gpu, position, lane } = &identity.seat;
+        let mut command = Command::new(&self.program);
+        command.args(["executor", "--slice", &identity.slice, "--position", position]);
+        command.args(["--gpu", &gpu.to_string(), "--lane", &lane.to_string()]);
+        command.args(["--orphan-wait-ms", &self.orphan_wait.as_millis().to_string()]);
+        command.arg("--run-dir").arg(&self.run_dir);
+        if let Some(address) = self.listen {
+            command.args(["--listen", &address.to_string()]);
+        }
+        if let Some(device) = &identity.device {
+            command.args(["--device", device]).env("CUDA_VISIBLE_DEVICES", device);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(log));
+        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let pid = child.id().and_then(known_pid);
+        let pid = pid.ok_or_else(|| io::Error::other("it ended as it began"))?;
+        Ok(Process { pid, kin: Kin::Child(child) })
+    }
+}
+
+fn known_pid(pid: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+/// An executor's process.
+pub(super) struct Process {
+    pid: Pid,
+    kin: Kin,
+}
+
+enum Kin {
+    Child(Child),
+    /// Another worker's child: it cannot be waited for, but watched.
+    Stranger(OwnedFd),
+}
+
+impl Process {
+    /// The process that another worker started.
+    pub(super) fn adopt(pid: u32) -> io::Result<Self> {
+        let pid = known_pid(pid).ok_or_else(|| io::Error::other("no process id"))?;
+        Ok(Self { pid, kin: Kin::Stranger(pidfd_open(pid, PidfdFlags::empty())?) })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Returns when it has ended, with how.
+    pub(super) async fn ended(&mut self) -> String {
+        match &mut self.kin {
+            Kin::Child(child) => match child.wait().await {
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            },
+            Kin::Stranger(watched) => {
+                while !has_ended(watched) {
+                    sleep(KNOCK).await;
+                }
+                "it is gone".to_owned()
+            }
+        }
+    }
+
+    /// Gives it a moment to end by itself, then ends it and all it started. Returns how it ended.
+    pub(super) async fn end(mut self) -> String {
+        let by_itself = timeout(STOP_WAIT, self.ended()).await;
+        // It fails if nobody is left, which is what is wanted.
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        match by_itself {
+            Ok(how) => how,
+            Err(_) => self.ended().await,
+        }
+    }
+
+    /// Ends it at once.
+    pub(super) async fn kill(self) {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        self.end().await;
+    }
+}
+
+fn has_ended(watched: &OwnedFd) -> bool {
+    let mut asked = [PollFd::new(watched, PollFlags::IN)];
+    // An error means that nothing more can be known of it.
+    poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready == 0).not()
+}
+
+/// A conversation with an executor.
+pub(super) struct Control {
+    notices: Lines<OwnedReadHalf>,
+    orders: OwnedWriteHalf,
+    pid: Option<u32>,
+}
+
+/// Why a conversation came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ControlError {
+    #[error("it closed its control socket")]
+    Closed,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it said what cannot be understood: {0}")]
+    Gibberish(#[from] serde_json::Error),
+}
+
+impl Control {
+    /// Connects to the executor whose control socket this is, if it listens.
+    pub(super) async fn connect(path: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(path).await?;
+        let pid = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());
+        let (read, orders) = stream.into_split();
+        Ok(Self { notices: Lines::new(read, MAX_LINE), orders, pid })
+    }
+
+    /// Connects as soon as the executor listens.
+    pub(super) async fn await_connect(path: &Path) -> Self {
+        loop {
+            match Self::connect(path).await {
+                Ok(control) => return control,
+                Err(_) => sleep(KNOCK).await,
+            }
+        }
+    }
+
+    /// The process at the other end, as the kernel knows it.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// The next notice. Nothing is lost if the future is dropped.
+    pub(super) async fn next(&mut self) -> Result<Notice, ControlError> {
+        let line = self.notices.next().await?.ok_or(ControlError::Closed)?;
+        Ok(serde_json::from_slice(&line.bytes)?)
+    }
+
+    /// The state that every executor begins with.
+    pub(super) async fn first(&mut self) -> Result<ExecutorState, ControlError> {
+        loop {
+            if let Notice::State(state) = self.next().await? {
+                return Ok(*state);
+            }
+        }
+    }
+
+    pub(super) async fn order(&mut self, order: &Order) -> Result<(), ControlError> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        self.orders.write_all(&line).await?;
+        Ok(())
+    }
+}

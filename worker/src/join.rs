@@ -1,0 +1,141 @@
+//! The worker's side of a router: dial, say who we are, then tell what is and hear what shall be.
+
+use std::{convert::Infallible, io, time::Duration};
+
+use protocol::{FromWorker, JOIN_VERSION, MAX_MESSAGE, ToWorker};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
+    net::TcpStream,
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
+};
+
+use crate::{
+    host::{Backoff, Host},
+    lines::Lines,
+};
+
+/// How long a router may take to answer a dial, a join, or to read a report.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// How often a report is sent when nothing changes.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long a router may be silent; it says something each second.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Whom to join, and as whom.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// `host:port` of each router, tried in turn.
+    pub routers: Vec<String>,
+    /// What only workers of the fleet know.
+    pub token: String,
+    /// This worker's name.
+    pub name: String,
+}
+
+/// Why a worker and a router parted.
+#[derive(Debug, thiserror::Error)]
+pub enum Parted {
+    /// The router could not be reached, or is gone.
+    #[error("the connection to the router failed: {0}")]
+    Io(#[from] io::Error),
+    /// The router hung up.
+    #[error("the router hung up")]
+    Closed,
+    /// The router does not want us.
+    #[error("the router refused us: {reason}")]
+    Refused {
+        /// Its words.
+        reason: String,
+    },
+    /// The router took too long.
+    #[error("the router was silent for {0:?}")]
+    Silent(Duration),
+    /// The router does not keep to the protocol.
+    #[error("the router said what cannot be understood: {0}")]
+    Gibberish(#[from] serde_json::Error),
+}
+
+/// Joins one router after another, for as long as it is polled.
+pub async fn join(door: &Door, host: &Host) -> Infallible {
+    let mut backoff = Backoff::default();
+    for router in door.routers.iter().cycle() {
+        let started = Instant::now();
+        let parted = match dial(router).await {
+            Ok(stream) => match converse(stream, door, host).await {
+                Err(parted) => parted,
+                Ok(never) => match never {},
+            },
+            Err(parted) => parted,
+        };
+        host.set_joined(false);
+        let wait = backoff.after(started.elapsed());
+        tracing::warn!(router, %parted, ?wait, "not joined; it will be tried again");
+        sleep(wait).await;
+    }
+    std::future::pending().await
+}
+
+async fn dial(router: &str) -> Result<TcpStream, Parted> {
+    let dialled = timeout(WAIT, TcpStream::connect(router)).await;
+    let stream = dialled.map_err(|_| Parted::Silent(WAIT))??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Speaks with one router until they part.
+pub async fn converse(
+    stream: impl AsyncRead + AsyncWrite,
+    door: &Door,
+    host: &Host,
+) -> Result<Infallible, Parted> {
+    let (read, mut write) = split(stream);
+    let mut lines = Lines::new(read, MAX_MESSAGE);
+    let (token, worker) = (door.token.clone(), door.name.clone());
+    say(&mut write, &FromWorker::Join { version: JOIN_VERSION, token, worker }).await?;
+    match timeout(WAIT, hear(&mut lines)).await.map_err(|_| Parted::Silent(WAIT))?? {
+        ToWorker::Refused { reason } => return Err(Parted::Refused { reason }),
+        ToWorker::Welcome { .. } | ToWorker::Still => {}
+        ToWorker::Desired(desired) => host.desire(*desired),
+    }
+    host.set_joined(true);
+    tracing::info!(worker = door.name, "joined");
+    let mut changes = host.changes();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    loop {
+        tokio::select! {
+            message = hear(&mut lines) => {
+                heard = Instant::now();
+                match message? {
+                    ToWorker::Desired(desired) => host.desire(*desired),
+                    ToWorker::Refused { reason } => return Err(Parted::Refused { reason }),
+                    ToWorker::Welcome { .. } | ToWorker::Still => {}
+                }
+                continue;
+            }
+            () = changes.next() => {}
+            _ = ticks.tick() => {}
+            () = sleep_until(heard + SILENCE) => return Err(Parted::Silent(SILENCE)),
+        }
+        say(&mut write, &FromWorker::Report(Box::new(host.report()))).await?;
+    }
+}
+
+async fn say(write: &mut (impl AsyncWrite + Unpin), message: &FromWorker) -> Result<(), Parted> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let written = timeout(WAIT, async {
+        write.write_all(&line).await?;
+        write.flush().await
+    });
+    Ok(written.await.map_err(|_| Parted::Silent(WAIT))??)
+}
+
+/// The next message. Nothing is lost if the future is dropped.
+async fn hear<R: AsyncRead + Unpin>(lines: &mut Lines<R>) -> Result<ToWorker, Parted> {
+    let line = lines.next().await?.ok_or(Parted::Closed)?;
+    Ok(serde_json::from_slice(&line.bytes)?)
+}
