@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -38,6 +39,14 @@ def build(wanted):
     if not wanted.built:
         subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT, check=True)
     WORK.mkdir(parents=True, exist_ok=True)
+
+
+def need_tools(**packages):
+    """Installs the Debian package of every tool that is not there."""
+    wanted = [package for tool, package in packages.items() if not shutil.which(tool)]
+    if wanted:
+        script = 'source scripts/lib/venv.sh && install_packages "$@" >&2'
+        subprocess.run(["bash", "-c", script, "bash", *wanted], cwd=ROOT, check=True)
 
 
 def configure(file, model, more=""):

@@ -35,6 +35,22 @@ struct Ending {
     told: Condvar,
 }
 
+impl Ending {
+    /// Waits for a guard to say how the server of `group` ended, and tells it on.
+    fn tell(&self, words: &mut BufReader<ChildStdout>, group: i32) {
+        let how = match next_word(words) {
+            Some(Word::Ended(how)) => how,
+            Some(Word::Started(_) | Word::NotStarted(_)) | None => {
+                // Without its guard it would be nobody's.
+                end_group(group);
+                "its guard was killed".to_owned()
+            }
+        };
+        *self.how.lock() = Some(format!("the server ended: {how}"));
+        self.told.notify_all();
+    }
+}
+
 impl Process {
     /// Starts the server that is to listen at `address`.
     pub(super) fn start(
@@ -42,46 +58,30 @@ impl Process {
         address: SocketAddr,
         program: &Path,
     ) -> Result<Self, String> {
-        let filled = |text: &String| fill(text, address, &order.served_name);
-        let mut command = Command::new(program);
-        command.arg("guard").arg("--").args(order.command.iter().map(filled));
-        command.envs(order.environment.iter().map(|(name, value)| (name, filled(value))));
-        if let Some(directory) = &order.directory {
-            command.current_dir(directory);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // In a group of its own: whoever kills the executor's must not kill the guard first.
-        let mut guard =
-            command.process_group(0).spawn().map_err(|error| format!("no guard: {error}"))?;
-        let pipes = (guard.stdout.take(), guard.stderr.take());
-        let (Some(words), Some(output)) = pipes else {
-            return Err("no guard: a pipe is missing".to_owned());
+        let mut guard = command(order, address, program)
+            .spawn()
+            .map_err(|error| format!("the server's guard cannot be started: {error}"))?;
+        let (Some(words), Some(output)) = (guard.stdout.take(), guard.stderr.take()) else {
+            return Err("the server's guard has no pipes".to_owned());
         };
-        let mut words = BufReader::new(words);
         let log = Log::default();
         let (relay, model) = (log.clone(), order.served_name.clone());
         thread::spawn(move || relay.relay(output, &model));
+        let mut words = BufReader::new(words);
         let named = order.command.first().map_or("", String::as_str);
-        let group = match next_word(&mut words) {
-            Some(Word::Started(group)) => group,
-            Some(Word::NotStarted(why)) => return Err(format!("cannot start {named}: {why}")),
-            Some(Word::Ended(_)) | None => return Err("the guard ended".to_owned()),
+        let why = match next_word(&mut words) {
+            Some(Word::Started(group)) => {
+                let ending = Arc::new(Ending::default());
+                let told = Arc::clone(&ending);
+                thread::spawn(move || told.tell(&mut words, group));
+                return Ok(Self { guard, group, log, ending });
+            }
+            Some(Word::NotStarted(why)) => format!("cannot start {named}: {why}"),
+            Some(Word::Ended(_)) | None => "the server's guard was killed".to_owned(),
         };
-        let ending = Arc::new(Ending::default());
-        let told = Arc::clone(&ending);
-        thread::spawn(move || {
-            let how = match next_word(&mut words) {
-                Some(Word::Ended(how)) => how,
-                Some(Word::Started(_) | Word::NotStarted(_)) | None => {
-                    // Without its guard it would be nobody's.
-                    end_group(group);
-                    "its guard was killed".to_owned()
-                }
-            };
-            *told.how.lock() = Some(format!("the server ended: {how}"));
-            told.told.notify_all();
-        });
-        Ok(Self { guard, group, log, ending })
+        // It ends after such a word, and nobody else would wait for it.
+        let _ = guard.wait();
+        Err(why)
     }
 
     /// How it ended, if it has or does so within `wait`.
@@ -118,6 +118,20 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn command(order: &protocol::Server, address: SocketAddr, program: &Path) -> Command {
+    let filled = |text: &String| fill(text, address, &order.served_name);
+    let mut command = Command::new(program);
+    command.arg("guard").arg("--").args(order.command.iter().map(filled));
+    command.envs(order.environment.iter().map(|(name, value)| (name, filled(value))));
+    if let Some(directory) = &order.directory {
+        command.current_dir(directory);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // In a group of its own: whoever kills the executor's must not kill the guard first.
+    command.process_group(0);
+    command
 }
 
 fn next_word(words: &mut BufReader<ChildStdout>) -> Option<Word> {

@@ -229,6 +229,22 @@ fn an_idle_server_that_is_killed_is_noticed_and_comes_back() {
 }
 
 #[test]
+fn a_server_whose_guard_is_killed_is_ended_and_started_again() {
+    let mut watch = Watch::new("guard");
+    let mut served = Served::start("guard", watch.over(server(&[])));
+    let stat =
+        std::fs::read_to_string(format!("/proc/{}/stat", watch.pid().as_raw_nonzero())).unwrap();
+    // After the name, in parentheses, stand the state and the parent.
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let guard = fields.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(guard).unwrap(), Signal::KILL).unwrap();
+    let reason = served.lost();
+    assert!(reason.starts_with("the server ended: its guard was killed"), "{reason}");
+    served.ready_again();
+    assert_eq!(served.run(&[1.0, 2.0]).1, [2.0, 4.0]);
+}
+
+#[test]
 fn an_unloaded_server_is_gone_with_all_it_started() {
     let watch = Watch::new("unloaded");
     let mut served = Served::start("unloaded", watch.over(server(&[])));
