@@ -19,11 +19,11 @@ use crate::{
 /// Loads at which runs are made, as parts of capacity; what lies between is on a straight line.
 const LOADS: [f64; 14] = [0.05, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0];
 /// Slices that serve together in a run: more share bursts better, and beyond the last no more.
-const POOLS: [u32; 3] = [1, 2, 4];
+const POOLS: [u32; 4] = [1, 2, 4, 8];
 /// Requests of a run, and the least it lasts, in objectives.
 const REQUESTS: f64 = 4_000.0;
-const LEAST_OBJECTIVES: u32 = 12;
-const WARMUP_OBJECTIVES: u32 = 4;
+const LEAST_OBJECTIVES: u32 = 60;
+const WARMUP_OBJECTIVES: u32 = 20;
 
 /// How requests go: the shares in time and late, and rows per batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -117,9 +117,9 @@ impl Reader {
         let noise = noise.map_or(0.0, |value| self.problems.within("noise", value, 0.0..=1.0));
         let mut millis = |key: &str, given: &Option<Spanned<f64>>| {
             let most = 1_000.0;
-            let ms = given.as_ref().map_or(0.0, |value| {
-                self.problems.within(key, value, 0.0..=most).clamp(0.0, most)
-            });
+            let ms = given
+                .as_ref()
+                .map_or(0.0, |value| self.problems.within(key, value, 0.0..=most).clamp(0.0, most));
             Duration::from_secs_f64(ms / 1e3)
         };
         let network = millis("network_ms", &draft.network_ms);
