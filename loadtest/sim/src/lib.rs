@@ -22,6 +22,7 @@ pub mod study;
 pub mod summary;
 pub mod table;
 pub mod tournament;
+pub mod training;
 pub mod world;
 
 pub use simgpu::random;

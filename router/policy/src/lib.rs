@@ -1,4 +1,4 @@
-//! Every decision Sluice makes about a request, as arithmetic.
+//! Every decision Sluice makes, as arithmetic.
 //!
 //! Nothing here reads a clock, waits, logs or counts. Time is an argument, so the router and the
 //! simulator run the same code and a failing seed is a unit test.
@@ -9,6 +9,7 @@ pub mod dispatch;
 pub mod fair;
 mod inflight;
 pub mod latency;
+pub mod loan;
 pub mod moment;
 pub mod plan;
 pub mod queue;

@@ -1,0 +1,142 @@
+//! Training jobs on lent slices in virtual time, on the router's own decisions.
+//!
+//! From a trace of jobs, the slices there are and what inference takes of them over time, [`run`]
+//! makes a [`Report`]. Time advances in rounds; in each the world is put before
+//! [`policy::loan::decide`] and what it says is done. After every round the claims are checked that
+//! must hold whatever the order: no slice has two owners, no gang is half started, and the service
+//! that jobs attained is the service that slices gave.
+
+mod claims;
+mod inference;
+mod report;
+mod world;
+
+use std::time::Duration;
+
+use policy::{
+    loan::{Held, Rules, Slice},
+    moment::Moment,
+};
+
+pub use self::report::{Report, TenantReport};
+
+use self::world::Simulation;
+use crate::jobs;
+
+/// A job of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceJob {
+    /// When it was submitted.
+    pub submitted: Moment,
+    /// How many GPUs it ran on. At least 1.
+    pub gpus: u32,
+    /// How long it ran on them.
+    pub takes: Duration,
+    /// Whose it was: an index into the names.
+    pub tenant: usize,
+}
+
+/// The jobs of a trace, each on whole GPUs, and the names of their tenants.
+pub fn whole_jobs(trace: &[jobs::Job]) -> (Vec<TraceJob>, Vec<String>) {
+    let mut tenants: Vec<String> = Vec::new();
+    let mut whole = |job: &jobs::Job| {
+        let known = tenants.iter().position(|tenant| *tenant == job.tenant);
+        let tenant = known.unwrap_or_else(|| {
+            tenants.push(job.tenant.clone());
+            tenants.len() - 1
+        });
+        let (submitted, takes) = (Moment::default() + job.submitted, job.runs.max(SECOND));
+        TraceJob { submitted, gpus: job.gpus.ceil().max(1.0) as u32, takes, tenant }
+    };
+    let whole = trace.iter().map(&mut whole).collect();
+    (whole, tenants)
+}
+
+/// Nothing takes no time at all.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Everything a run is made from.
+#[derive(Debug)]
+pub struct Setup<'a> {
+    /// The jobs, in the order of their submission.
+    pub jobs: &'a [TraceJob],
+    /// The names of the tenants that jobs refer to.
+    pub tenants: &'a [String],
+    /// The slices, all free.
+    pub slices: Vec<Slice>,
+    /// How many slices inference needs, from each moment on; before the first, none.
+    pub inference: &'a [(Moment, u32)],
+    /// How loans are made.
+    pub rules: Rules,
+    /// What is known of jobs and what moving them costs.
+    pub habits: Habits,
+}
+
+/// What is known of jobs, and what moving them costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// The time between two decisions.
+    pub round: Duration,
+    /// Whether owners say how long their jobs take.
+    pub lengths_known: bool,
+    /// Whether jobs can run on twice the slices they asked for.
+    pub elastic: bool,
+    /// How often a job checkpoints by itself.
+    pub checkpoint_every: Duration,
+    /// How long a checkpoint takes once asked for.
+    pub checkpoint_takes: Duration,
+    /// How long a job takes to start, from its checkpoint or from nothing.
+    pub start_takes: Duration,
+    /// How far ahead inference is forecast, by what it needed in the same time before.
+    pub forecast: Duration,
+    /// Slices kept idle for the failure of one GPU.
+    pub reserve: u32,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            round: Duration::from_secs(60),
+            lengths_known: false,
+            elastic: false,
+            checkpoint_every: Duration::from_secs(600),
+            checkpoint_takes: Duration::from_secs(5),
+            start_takes: Duration::from_secs(30),
+            forecast: Duration::from_secs(600),
+            reserve: 0,
+        }
+    }
+}
+
+/// A claim that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// When.
+    pub at: Moment,
+    /// What.
+    pub claim: String,
+}
+
+/// So many GPUs, whole and idle, eight to a machine.
+pub fn whole_gpus(count: u32) -> Vec<Slice> {
+    let gpu = |gpu: u32| Slice {
+        host: gpu / 8,
+        gpu,
+        compute: 7,
+        share: 1.0,
+        speed: 1.0,
+        memory_mib: 80 << 10,
+        held: Held::Free,
+    };
+    (0..count).map(gpu).collect()
+}
+
+/// Runs until every job has ended.
+pub fn run(setup: Setup<'_>) -> Result<Report, Broken> {
+    let mut simulation = Simulation::new(setup);
+    while !simulation.is_over() {
+        simulation.round()?;
+        simulation.hopes()?;
+    }
+    Ok(simulation.report())
+}

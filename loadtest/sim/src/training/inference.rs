@@ -1,0 +1,87 @@
+//! What inference needs of the slices over time, and what it is expected to need.
+
+use std::time::Duration;
+
+use policy::{
+    loan::{Held, Keep, Slice, Wanted},
+    moment::Moment,
+};
+
+use super::Habits;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct Inference<'a> {
+    /// How many slices are needed, from each moment on.
+    course: &'a [(Moment, u32)],
+    next: usize,
+    needs: u32,
+    has: u32,
+    span: Duration,
+    reserve: u32,
+}
+
+impl<'a> Inference<'a> {
+    pub(super) fn new(course: &'a [(Moment, u32)], habits: &Habits) -> Self {
+        let (span, reserve) = (habits.forecast, habits.reserve);
+        Self { course, next: 0, needs: 0, has: 0, span, reserve }
+    }
+
+    /// Slices it needs and does not have.
+    pub(super) fn short(&self) -> u32 {
+        self.needs.saturating_sub(self.has)
+    }
+
+    /// What it must have back now. What it no longer needs is idle at once.
+    pub(super) fn demand(&mut self, slices: &mut [Slice], now: Moment) -> Vec<Wanted> {
+        while let Some((from, needs)) = self.course.get(self.next)
+            && *from <= now
+        {
+            self.needs = *needs;
+            self.next += 1;
+        }
+        let mut surplus = self.has.saturating_sub(self.needs);
+        for slice in slices.iter_mut().rev() {
+            if surplus > 0 && slice.held == Held::Inference {
+                slice.held = Held::Free;
+                surplus -= 1;
+            }
+        }
+        self.has = self.has.min(self.needs);
+        if self.short() == 0 {
+            return Vec::new();
+        }
+        let others = slices.iter().enumerate().filter(|(_, slice)| slice.held != Held::Inference);
+        let slices = others.map(|(index, _)| index).collect();
+        vec![Wanted { slices, count: self.short(), by: now }]
+    }
+
+    /// Takes the idle slices it needs.
+    pub(super) fn serve(&mut self, slices: &mut [Slice]) {
+        for slice in slices {
+            if self.has < self.needs && slice.held == Held::Free {
+                slice.held = Held::Inference;
+                self.has += 1;
+            }
+        }
+    }
+
+    /// What must stay idle: the most that the need rose within the forecast's span in the last day.
+    pub(super) fn keep(&self, slices: &[Slice], now: Moment) -> Keep {
+        let past = &self.course[..self.next];
+        let recent = &past[past.partition_point(|(at, _)| *at + DAY < now)..];
+        let mut rise = 0;
+        for (index, (at, needs)) in recent.iter().enumerate() {
+            let within = recent[index..].iter().take_while(|(later, _)| *later <= *at + self.span);
+            let most = within.map(|(_, needs)| *needs).max().unwrap_or(0);
+            rise = rise.max(most.saturating_sub(*needs));
+        }
+        let compute = |count: u32| {
+            let each = slices.first().map_or(0, |slice| slice.compute);
+            count.saturating_mul(u32::from(each))
+        };
+        Keep { forecast: compute(rise), reserve: compute(self.reserve), by: now + self.span }
+    }
+}

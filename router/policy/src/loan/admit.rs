@@ -1,0 +1,175 @@
+//! What is refused when it is submitted, because it could never run or never be in time.
+
+use std::time::Duration;
+
+use super::{Ask, Job, Slice, Tenant, speed::gang_speed};
+use crate::moment::Moment;
+
+/// What a submission is held against.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet<'a> {
+    /// The present.
+    pub now: Moment,
+    /// Every slice there is, lent or not.
+    pub slices: &'a [Slice],
+    /// By the index that jobs carry.
+    pub tenants: &'a [Tenant],
+    /// Every job that has not ended.
+    pub jobs: &'a [Job],
+    /// Slices that can be counted on to be lendable.
+    pub dependable: u32,
+}
+
+/// A job that may be queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// When it must start at the latest to keep its deadline, if it has one.
+    pub start_by: Option<Moment>,
+}
+
+/// Why a job is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No slice, or fewer at most than at least.
+    BadCount {
+        /// The fewest asked for.
+        least: u32,
+        /// The most asked for.
+        most: u32,
+    },
+    /// More slices than there are of that size.
+    TooMany {
+        /// Asked for.
+        asked: u32,
+        /// There are.
+        exist: u32,
+    },
+    /// No slice has that memory.
+    Memory {
+        /// Asked for.
+        asked_mib: u64,
+        /// The most that a job can have on a slice of that size.
+        largest_mib: u64,
+    },
+    /// More slices than the tenant may hold.
+    Quota {
+        /// Asked for.
+        asked: u32,
+        /// May be held.
+        quota: u32,
+    },
+    /// A deadline without a duration, of which nobody can tell whether it can be kept.
+    UnknownLength,
+    /// The deadline cannot be kept even if it started now.
+    TooShort {
+        /// It takes.
+        takes: Duration,
+        /// There is.
+        left: Duration,
+    },
+    /// The deadline cannot be kept beside those promised before.
+    Promised {
+        /// Slice-seconds promised until then, its own included.
+        promised_s: u64,
+        /// Slice-seconds that can be counted on until then.
+        dependable_s: u64,
+    },
+}
+
+/// Whether a job may be queued, and what must then happen.
+pub fn admit(ask: &Ask, fleet: &Fleet<'_>) -> Result<Admitted, Refused> {
+    if ask.least == 0 || ask.most < ask.least {
+        return Err(Refused::BadCount { least: ask.least, most: ask.most });
+    }
+    sized(ask, fleet)?;
+    if let Some(tenant) = fleet.tenants.get(ask.tenant)
+        && ask.least > tenant.quota
+    {
+        return Err(Refused::Quota { asked: ask.least, quota: tenant.quota });
+    }
+    match ask.deadline {
+        Some(deadline) => in_time(ask, deadline, fleet),
+        None => Ok(Admitted { start_by: None }),
+    }
+}
+
+fn sized(ask: &Ask, fleet: &Fleet<'_>) -> Result<(), Refused> {
+    let large = || fleet.slices.iter().filter(|slice| slice.compute >= ask.compute);
+    let suited = large().filter(|slice| ask.suits(slice)).count();
+    let exist = u32::try_from(suited).unwrap_or(u32::MAX);
+    let bare = Ask { memory_mib: 0, ..*ask };
+    let enough_without =
+        fleet.slices.iter().filter(|slice| bare.suits(slice)).count() >= ask.least as usize;
+    if exist == 0 && enough_without {
+        let room = |slice: &Slice| slice.memory_mib - slice.memory_mib / 20;
+        let largest_mib = large().map(room).max().unwrap_or(0);
+        return Err(Refused::Memory { asked_mib: ask.memory_mib, largest_mib });
+    }
+    if exist < ask.least {
+        return Err(Refused::TooMany { asked: ask.least, exist });
+    }
+    Ok(())
+}
+
+/// By the demand of all deadlines up to each: what is promised until then must fit in the slices
+/// that can be counted on.
+fn in_time(ask: &Ask, deadline: Moment, fleet: &Fleet<'_>) -> Result<Admitted, Refused> {
+    let takes = ask.takes.ok_or(Refused::UnknownLength)?;
+    let left = deadline.since(fleet.now);
+    let faster = gang_speed(ask.most, 1.0) / gang_speed(ask.least, 1.0);
+    let quickest = takes.div_f64(faster.max(1.0));
+    if quickest > left {
+        return Err(Refused::TooShort { takes: quickest, left });
+    }
+    let work = |least: u32, takes: Duration| f64::from(least) * takes.as_secs_f64();
+    let mut promises = vec![(deadline, work(ask.least, takes))];
+    for job in fleet.jobs {
+        if let (Some(deadline), Some(remaining)) = (job.ask.deadline, job.remaining()) {
+            promises.push((deadline, work(job.ask.least, remaining)));
+        }
+    }
+    promises.sort_by_key(|(until, _)| *until);
+    let mut promised = 0.0;
+    for (until, work) in promises {
+        promised += work;
+        let dependable = f64::from(fleet.dependable) * until.since(fleet.now).as_secs_f64();
+        // Those due before it were promised without it and stay as they are.
+        if until >= deadline && promised > dependable {
+            let (promised_s, dependable_s) = (promised.ceil() as u64, dependable as u64);
+            return Err(Refused::Promised { promised_s, dependable_s });
+        }
+    }
+    Ok(Admitted { start_by: Some(deadline - quickest) })
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BadCount { least, most } => {
+                write!(f, "{least} to {most} slices; give at least 1, and no fewer at most")
+            }
+            Self::TooMany { asked, exist } => {
+                write!(f, "asks for {asked} slices of its size, {exist} exist")
+            }
+            Self::Memory { asked_mib, largest_mib } => write!(
+                f,
+                "asks for {asked_mib} MiB on each slice, at most {largest_mib} can be had"
+            ),
+            Self::Quota { asked, quota } => {
+                write!(f, "asks for {asked} slices, its tenant may hold {quota}")
+            }
+            Self::UnknownLength => f.write_str("has a deadline and does not say how long it takes"),
+            Self::TooShort { takes, left } => write!(
+                f,
+                "takes {} s at best, its deadline is in {} s",
+                takes.as_secs(),
+                left.as_secs()
+            ),
+            Self::Promised { promised_s, dependable_s } => write!(
+                f,
+                "its deadline cannot be kept beside earlier promises: {promised_s} slice-seconds \
+                 until then, {dependable_s} can be counted on"
+            ),
+        }
+    }
+}

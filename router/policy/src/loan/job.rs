@@ -1,0 +1,148 @@
+//! A job as the decisions see it.
+
+use std::{fmt, time::Duration};
+
+use super::Slice;
+use crate::moment::Moment;
+
+/// Up to here a job is short.
+const SHORT: Duration = Duration::from_secs(10 * 60);
+/// Up to here a job is of medium length.
+const MEDIUM: Duration = Duration::from_secs(2 * 3600);
+/// Memory kept free on a slice for what a job's estimate forgot.
+const MEMORY_MARGIN: f64 = 0.05;
+
+/// A job's number, never used twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {}", self.0)
+    }
+}
+
+/// What a job was submitted with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask {
+    /// Whose it is: an index into the tenants.
+    pub tenant: usize,
+    /// The fewest slices it runs on. At least 1; a gang starts with all of them or not at all.
+    pub least: u32,
+    /// The most slices it can use. At least `least`.
+    pub most: u32,
+    /// Compute slices of the smallest slice it takes. At least 1.
+    pub compute: u8,
+    /// Memory it needs on each slice.
+    pub memory_mib: u64,
+    /// How long it takes on its fewest slices, if its owner knows.
+    pub takes: Option<Duration>,
+    /// When it must have ended.
+    pub deadline: Option<Moment>,
+}
+
+impl Ask {
+    /// Whether one of its ranks can run on `slice`.
+    pub fn suits(&self, slice: &Slice) -> bool {
+        let room = slice.memory_mib as f64 * (1.0 - MEMORY_MARGIN);
+        slice.compute >= self.compute && self.memory_mib as f64 <= room
+    }
+}
+
+/// What a job is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting for slices.
+    Waiting {
+        /// Since it came or was last stopped.
+        since: Moment,
+    },
+    /// Running, or about to.
+    Running {
+        /// Since it started or its number of slices last changed.
+        since: Moment,
+        /// When its loan ends unless renewed.
+        lease_until: Moment,
+    },
+    /// Told to stop.
+    Leaving,
+}
+
+/// A job that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Job {
+    /// Its number.
+    pub id: JobId,
+    /// What it was submitted with.
+    pub ask: Ask,
+    /// When it came.
+    pub submitted: Moment,
+    /// What it is doing.
+    pub phase: Phase,
+    /// GPU-seconds it has had: the sum over its slices of their part of a GPU times the time.
+    pub attained: f64,
+    /// What of these no longer counts against it, since it had waited too long.
+    pub forgiven: f64,
+    /// How long it has run, over all its starts.
+    pub ran: Duration,
+    /// How much of its work is done, from 0 to 1, if it says.
+    pub progress: Option<f64>,
+    /// When it last reported a checkpoint, if it ever did since it started.
+    pub checkpoint: Option<Moment>,
+    /// How long a checkpoint takes it once asked, if it ever answered such a call.
+    pub checkpoint_takes: Option<Duration>,
+}
+
+/// How long a job takes, roughly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Up to ten minutes.
+    Short,
+    /// Up to two hours.
+    Medium,
+    /// More.
+    Long,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Class {
+    /// The class of a job that takes so long.
+    pub fn of(takes: Option<Duration>) -> Self {
+        match takes {
+            Some(takes) if takes <= SHORT => Self::Short,
+            Some(takes) if takes <= MEDIUM => Self::Medium,
+            Some(_) => Self::Long,
+            None => Self::Unknown,
+        }
+    }
+}
+
+impl Job {
+    /// Service that counts against it.
+    pub fn counted(&self) -> f64 {
+        (self.attained - self.forgiven).max(0.0)
+    }
+
+    /// What it would still take, if that can be known.
+    ///
+    /// By its own progress where it reports any and has run; by its owner's word otherwise.
+    pub fn remaining(&self) -> Option<Duration> {
+        let seconds = match (self.progress, self.ask.takes) {
+            (Some(done), _) if done > 0.0 && !self.ran.is_zero() => {
+                self.ran.as_secs_f64() * (1.0 / done.min(1.0) - 1.0)
+            }
+            (done, Some(takes)) => takes.as_secs_f64() * (1.0 - done.unwrap_or(0.0)),
+            (_, None) => return None,
+        };
+        Duration::try_from_secs_f64(seconds.max(0.0)).ok()
+    }
+
+    /// How long it has waited, if it waits.
+    pub fn waited(&self, now: Moment) -> Option<Duration> {
+        match self.phase {
+            Phase::Waiting { since } => Some(now.since(since)),
+            Phase::Running { .. } | Phase::Leaving => None,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Idle slices lent to training jobs, and taken back before inference needs them.
+//!
+//! Values in, values out: the slices and who holds them, the jobs, the tenants, and what inference
+//! will need; [`decide`] answers with what to start, resize and stop, and with why each of the
+//! others waits. Nothing is remembered between two calls: a job that was promised slices which are
+//! still being given back is promised them again, because it is still first in the order.
+
+mod admit;
+mod desk;
+mod fit;
+mod grow;
+mod job;
+mod lend;
+pub mod order;
+mod reclaim;
+mod reserve;
+mod room;
+mod schedule;
+mod share;
+mod speed;
+mod standing;
+mod throttle;
+mod why;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use crate::moment::Moment;
+
+pub use self::{
+    admit::{Admitted, Fleet, Refused, admit},
+    job::{Ask, Class, Job, JobId, Phase},
+    lend::Loaning,
+    order::{History, Order},
+    reclaim::{begin_by, work_lost},
+    share::{Account, Use, accrue},
+    speed::{SCALING_OVERHEAD, TRAINING_SPEED, gang_speed, slice_speed},
+    throttle::{Duty, Pace},
+    why::{Start, Stop, Wait, Why},
+};
+
+use self::desk::Desk;
+
+/// A slice that could be lent, or is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slice {
+    /// The machine it is in.
+    pub host: u32,
+    /// The GPU it is a part of, numbered over all machines.
+    pub gpu: u32,
+    /// Its compute slices.
+    pub compute: u8,
+    /// Its part of the GPU. More than 0, at most 1.
+    pub share: f64,
+    /// How fast training runs on it, against a whole GPU.
+    pub speed: f64,
+    /// Its memory.
+    pub memory_mib: u64,
+    /// Who has it.
+    pub held: Held,
+}
+
+/// Who has a slice. One answer, so that none has two owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nobody.
+    Free,
+    /// Inference, which may not be disturbed.
+    Inference,
+    /// A job, which keeps it.
+    Lent(JobId),
+    /// A job that is giving it back.
+    Leaving {
+        /// When it has to be free.
+        by: Moment,
+    },
+}
+
+/// A tenant whose jobs compete with others'.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tenant {
+    /// Weight against others. More than 0.
+    pub share: f64,
+    /// The most slices it may hold at once.
+    pub quota: u32,
+    /// What it has had and deserved so far.
+    pub account: Account,
+}
+
+/// What inference may need of the slices it does not hold, in compute slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// The upper quantile of the forecast, less what inference holds.
+    pub forecast: u32,
+    /// What the failure of one GPU would take away.
+    pub reserve: u32,
+    /// When the forecast would come true.
+    pub by: Moment,
+}
+
+/// Slices that inference must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Indexes of slices that would do.
+    pub slices: Vec<usize>,
+    /// How many of them must be free.
+    pub count: u32,
+    /// When: what follows (reshaping, loading) begins then.
+    pub by: Moment,
+}
+
+/// Everything a decision is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// The present.
+    pub now: Moment,
+    /// Every slice that inference does not exclude from lending; decisions name them by index.
+    pub slices: &'a [Slice],
+    /// Every job that has not ended.
+    pub jobs: &'a [Job],
+    /// By the index that jobs carry.
+    pub tenants: &'a [Tenant],
+    /// What must stay idle.
+    pub keep: Keep,
+    /// What must come back.
+    pub wanted: &'a [Wanted],
+    /// How much service finished jobs took.
+    pub history: &'a History,
+}
+
+/// How loans are made.
+#[derive(Debug)]
+pub struct Rules {
+    /// Who goes first.
+    pub order: Box<dyn Order>,
+    /// Whether the tenant that had least of what it deserves goes first, before the order.
+    pub fair_tenants: bool,
+    /// How much is lent and who gives it back.
+    pub loaning: Loaning,
+    /// How long a loan lasts unless renewed, and the least a job is left alone by other jobs.
+    pub lease: Duration,
+    /// Time between the call to stop and the kill.
+    pub notice: Duration,
+    /// What stopping and starting again costs a job.
+    pub restart: Duration,
+    /// A job that waited this long goes before all others, if it also waited eight times as long
+    /// as it ran.
+    pub patience: Duration,
+    /// The most work that is counted as lost for a job that reports no checkpoint.
+    pub max_loan: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            order: Box::new(order::Las),
+            fair_tenants: true,
+            loaning: Loaning::Sluice,
+            lease: Duration::from_secs(60),
+            notice: Duration::from_secs(10),
+            restart: Duration::from_secs(30),
+            patience: Duration::from_secs(6 * 3600),
+            max_loan: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl Rules {
+    /// Whether tenants are kept even before the order decides.
+    fn divides_by_tenant(&self) -> bool {
+        self.fair_tenants || self.order.fair_tenants()
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Start a waiting job, all its ranks at once.
+    Start {
+        /// Which.
+        job: JobId,
+        /// One rank on each, in this order.
+        slices: Vec<usize>,
+        /// When the loan ends unless renewed.
+        lease_until: Moment,
+        /// Why it, why now.
+        why: Start,
+    },
+    /// Prolong a loan.
+    Renew {
+        /// Whose.
+        job: JobId,
+        /// When it ends unless renewed again.
+        lease_until: Moment,
+    },
+    /// Give a running job more slices.
+    Grow {
+        /// Which.
+        job: JobId,
+        /// The new ones.
+        slices: Vec<usize>,
+    },
+    /// Have a running job give some slices back.
+    Shrink {
+        /// Which.
+        job: JobId,
+        /// Those to be given back.
+        slices: Vec<usize>,
+        /// When they have to be free.
+        by: Moment,
+        /// What for.
+        why: Stop,
+    },
+    /// Have a running job checkpoint, stop and wait again.
+    Stop {
+        /// Which.
+        job: JobId,
+        /// When it is killed.
+        by: Moment,
+        /// What for.
+        why: Stop,
+    },
+}
+
+/// What to do, and why nothing is done for the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decisions {
+    /// In the order they are to be done.
+    pub acts: Vec<Act>,
+    /// Every waiting job that does not start, in its order.
+    pub waits: Vec<Wait>,
+}
+
+/// What to do now.
+pub fn decide(world: &World<'_>, rules: &Rules) -> Decisions {
+    let mut desk = Desk::new(world, rules);
+    reclaim::run(&mut desk);
+    let head = schedule::run(&mut desk);
+    grow::run(&mut desk, head.as_ref());
+    desk.renew();
+    desk.decisions
+}

@@ -1,0 +1,44 @@
+//! First come, first served, with and without backfilling.
+
+use super::{Order, Rank};
+use crate::loan::{Job, World};
+
+/// Strictly by submission: while the first does not fit, nobody starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Fifo;
+
+impl Order for Fifo {
+    fn name(&self) -> &'static str {
+        "fifo"
+    }
+
+    fn rank(&self, _: &Job, _: &World<'_>) -> Rank {
+        Rank::band(0.0)
+    }
+
+    fn preempts(&self) -> bool {
+        false
+    }
+
+    fn backfills(&self) -> bool {
+        false
+    }
+}
+
+/// By submission, with EASY backfilling: later jobs start if the first is not delayed.
+#[derive(Clone, Copy, Debug)]
+pub struct Backfill;
+
+impl Order for Backfill {
+    fn name(&self) -> &'static str {
+        "backfill"
+    }
+
+    fn rank(&self, _: &Job, _: &World<'_>) -> Rank {
+        Rank::band(0.0)
+    }
+
+    fn preempts(&self) -> bool {
+        false
+    }
+}
