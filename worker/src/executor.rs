@@ -136,6 +136,7 @@ impl Executor {
         ExecutorState {
             version: VERSION,
             seat: self.args.seat.clone(),
+            slice: self.args.slice.clone(),
             pid: std::process::id(),
             device: self.args.device.clone(),
             busy_us: self.lane.busy_us(),

@@ -73,6 +73,8 @@ pub struct ExecutorState {
     pub version: u16,
     /// Where it sits.
     pub seat: Seat,
+    /// The label of its slice.
+    pub slice: String,
     /// Its process id.
     pub pid: u32,
     /// The device it was shown.

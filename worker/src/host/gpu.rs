@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use mig::{Geometry, MigError};
-use protocol::{Desired, DesiredGpu, DesiredReplica, ModelSpec, Order, Seat};
+use protocol::{Desired, DesiredGpu, DesiredReplica, ModelSpec, Order};
 use tokio::{
     sync::{Notify, watch},
     task::{JoinHandle, JoinSet},
@@ -19,7 +19,7 @@ use super::{
     backoff::Retry,
     lane::{Adopted, Lane, Shared, Surroundings},
     neighbours::Neighbours,
-    process::Launch,
+    process::{Identity, Launch},
     report,
     sight::{Outcome, Seen},
 };
@@ -122,23 +122,18 @@ impl Keeper {
 
     async fn adopt(&mut self, adopted: Vec<Adopted>) {
         for one in adopted {
-            let Seat { position, lane, .. } = one.state.seat.clone();
-            let identity = self.identity(&(position.clone(), lane));
-            match identity {
-                Some(identity) if identity.device == one.state.device => {
-                    let adopted = Lane::adopt(identity, self.around.clone(), one);
-                    self.lanes.insert((position, lane), adopted);
-                }
-                Some(_) | None => {
-                    let (gpu, pid) = (self.index, one.process.id());
-                    tracing::warn!(
-                        gpu,
-                        position,
-                        pid,
-                        "executor of a slice that is no more; ended"
-                    );
-                    one.process.kill().await;
-                }
+            let (seat, device) = (one.state.seat.clone(), one.state.device.clone());
+            let place = (seat.position.clone(), seat.lane);
+            // A GPU that cannot be read now is no proof that its slice is gone.
+            let there = self.seen.survey.is_none()
+                || self.identity(&place).is_some_and(|identity| identity.device == device);
+            if there {
+                let identity = Identity { seat, slice: one.state.slice.clone(), device };
+                self.lanes.insert(place, Lane::adopt(identity, self.around.clone(), one));
+            } else {
+                let (gpu, pid) = (self.index, one.process.id());
+                tracing::warn!(gpu, slice = one.state.slice, pid, "executor without slice; ended");
+                one.process.kill().await;
             }
         }
     }
@@ -170,6 +165,9 @@ impl Keeper {
     fn act(&mut self) {
         let now = Instant::now();
         self.lanes.retain(|_, lane| !lane.is_over());
+        if self.seen.survey.is_none() {
+            return;
+        }
         let world = self.world(now);
         let Some(task) = &self.task else { return };
         self.next = reconcile::next(&task.wish, &world);
@@ -240,10 +238,12 @@ impl Keeper {
         Some(positions.and_then(|positions| Geometry::new(kind, positions)))
     }
 
-    /// When to look again if nothing happens: what failed is tried again.
+    /// When to look again if nothing happens: what failed is tried again. What is due already and
+    /// was not tried waits for something else to happen first.
     fn wakes_at(&self) -> Instant {
-        let never = Instant::now() + Duration::from_secs(3_600);
-        self.loads.values().chain(&self.reshape).map(Retry::at).min().unwrap_or(never)
+        let now = Instant::now();
+        let retries = self.loads.values().chain(&self.reshape).map(Retry::at);
+        retries.filter(|at| *at > now).min().unwrap_or(now + TICK)
     }
 
     fn tell(&self) {
