@@ -131,8 +131,8 @@ impl Model {
         self.recent.lock().history()
     }
 
-    /// What is going on, if these are its replicas.
-    pub fn state(&self, replicas: Replicas) -> ModelState {
+    /// What is going on, if these are its replicas as reported.
+    pub fn state(&self, reported: Replicas) -> ModelState {
         let config = self.config.load();
         let totals = self.dispatcher.metrics().totals();
         let (availability, reason) = match self.availability() {
@@ -152,7 +152,7 @@ impl Model {
             recent: self.recent.lock().view(self.clock.now(), &totals),
             totals,
             dispatch: self.dispatcher.view(),
-            replicas,
+            replicas: reported.of_which(self.dispatcher.replicas()),
             cache: self.cached(),
         }
     }

@@ -152,6 +152,10 @@ impl Router {
         };
         let ended = drain.run(&mut self.signals, times, self.served).await;
         self.state.backend.fleet().close();
+        let tracer = self.state.tracer.swap(None);
+        if let Some(tracer) = tracer {
+            tracer.close().await;
+        }
         let _ = self.stop_admin.send(());
         let _ = self.admin_task.await;
         ended

@@ -63,6 +63,7 @@ impl Collector {
     fn program(&self, sample_ratio: f64) -> Program {
         let address = self.address;
         Setup::new()
+            .router("drain_delay_s = 0")
             .sleeper("slow", 20, "slo_ms = 60000\nmax_batch = 4\nbatching = \"deadline\"")
             .tables(&format!(
                 "[tracing]\notlp_endpoint = \"http://{address}\"\nsample_ratio = {sample_ratio}"
@@ -192,6 +193,17 @@ fn a_caller_that_does_not_trace_is_not_traced() {
     assert_eq!(program.client().infer("slow", &traced(9, "01")).status, 200);
     let nine = format!("{:032x}", 9);
     assert!(collector.wait(4).iter().all(|span| span["traceId"] == nine));
+}
+
+#[test]
+fn what_was_traced_last_is_sent_before_the_end() {
+    let mut collector = Collector::start();
+    let mut program = collector.program(1.0);
+    assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
+    program.signal(Signal::TERM);
+    let (code, log) = program.wait_end();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(collector.wait(4).len(), 4);
 }
 
 #[test]

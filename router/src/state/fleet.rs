@@ -197,6 +197,13 @@ impl Replicas {
         }
     }
 
+    /// The same if only so many are in rotation: a replica that is ready but cannot be reached is
+    /// on its way, whatever its worker said last.
+    pub(crate) fn of_which(self, in_rotation: usize) -> Self {
+        let ready = self.ready.min(u32::try_from(in_rotation).unwrap_or(u32::MAX));
+        Self { ready, starting: self.starting + (self.ready - ready), ..self }
+    }
+
     /// Each state's name and count.
     pub fn each(&self) -> [(&'static str, u32); 5] {
         let Self { starting, warming, ready, draining, failed } = *self;
@@ -207,5 +214,18 @@ impl Replicas {
             ("draining", draining),
             ("failed", failed),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ready_replica_out_of_reach_is_not_counted_ready() {
+        let reported = Replicas { ready: 3, failed: 1, ..Replicas::default() };
+        let seen = reported.of_which(1);
+        assert_eq!(seen, Replicas { ready: 1, starting: 2, failed: 1, ..Replicas::default() });
+        assert_eq!(reported.of_which(5), reported, "one may be known before it is reported");
     }
 }

@@ -13,8 +13,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::TcpStream,
-    sync::mpsc,
-    time::{Instant, timeout, timeout_at},
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{Span, SpanMetrics, otlp};
@@ -59,10 +59,14 @@ impl Collector {
         Self { authority, path, build: build.clone(), metrics }
     }
 
-    /// Sends what comes until nobody can send more, and then what is left.
-    pub(super) async fn run(self, mut spans: mpsc::Receiver<Span>) {
+    /// Sends what comes until it is stopped or nobody can send more, and then what is left.
+    pub(super) async fn run(
+        self,
+        mut spans: mpsc::Receiver<Span>,
+        mut stopped: oneshot::Receiver<()>,
+    ) {
         let mut quiet_until = Instant::now();
-        while let Some(batch) = gather(&mut spans).await {
+        while let Some(batch) = gather(&mut spans, &mut stopped).await {
             let count = batch.len() as u64;
             let sent = timeout(PATIENCE, self.post(otlp::body(&batch, &self.build))).await;
             match sent.unwrap_or(Err(ExportError::Slow)) {
@@ -106,14 +110,23 @@ impl Collector {
 }
 
 /// The next spans to send together; none once no more can come.
-async fn gather(spans: &mut mpsc::Receiver<Span>) -> Option<Vec<Span>> {
-    let mut batch = vec![spans.recv().await?];
-    let until = Instant::now() + WAIT;
+async fn gather(
+    spans: &mut mpsc::Receiver<Span>,
+    stopped: &mut oneshot::Receiver<()>,
+) -> Option<Vec<Span>> {
+    let mut batch = Vec::new();
+    let mut until = None;
     while batch.len() < MOST {
-        match timeout_at(until, spans.recv()).await {
-            Ok(Some(span)) => batch.push(span),
-            Ok(None) | Err(_) => break,
+        tokio::select! {
+            span = spans.recv() => {
+                let Some(span) = span else { break };
+                batch.push(span);
+                until.get_or_insert(Instant::now() + WAIT);
+            }
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => break,
+            // One that is gone without a word is replaced, and its spans are still good.
+            _ = &mut *stopped, if !spans.is_closed() => spans.close(),
         }
     }
-    Some(batch)
+    (!batch.is_empty()).then_some(batch)
 }

@@ -17,12 +17,17 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use http::HeaderMap;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
 
 pub use self::{
     context::{Parent, TRACE_RESPONSE},
@@ -32,6 +37,8 @@ use crate::{config::Tracing, state::Build};
 
 /// Spans that may wait for the collector; more are dropped, and counted.
 const QUEUE: usize = 8_192;
+/// How long a stop waits for the collector.
+const LAST_EXPORT: Duration = Duration::from_secs(2);
 
 /// What became of spans since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +75,14 @@ pub struct Tracer {
     clock: WallClock,
     sender: mpsc::Sender<Span>,
     metrics: Arc<SpanMetrics>,
+    exporter: Mutex<Option<Exporter>>,
+}
+
+/// The task that exports, and how to end it.
+#[derive(Debug)]
+struct Exporter {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Tracer {
@@ -75,7 +90,8 @@ impl Tracer {
     pub fn start(settings: &Tracing, build: &Build, metrics: Arc<SpanMetrics>) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let collector = export::Collector::new(settings, build, Arc::clone(&metrics));
-        tokio::spawn(collector.run(receiver));
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(collector.run(receiver, stopped));
         Self {
             // A float's whole range, so that 1 is everyone.
             threshold: (settings.sample_ratio * u64::MAX as f64) as u64,
@@ -83,6 +99,17 @@ impl Tracer {
             clock: WallClock::start(),
             sender,
             metrics,
+            exporter: Mutex::new(Some(Exporter { stop, task })),
+        }
+    }
+
+    /// Sends what it has, for a while at most; what is recorded after that is dropped.
+    pub async fn close(&self) {
+        let exporter = self.exporter.lock().take();
+        if let Some(Exporter { stop, task }) = exporter {
+            // Nobody listens if it has ended, and one that hangs is left.
+            let _ = stop.send(());
+            let _ = timeout(LAST_EXPORT, task).await;
         }
     }
 
@@ -154,7 +181,7 @@ impl WallClock {
     }
 
     fn nanos(self, at: Instant) -> u64 {
-        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         match at.checked_duration_since(self.start) {
             Some(after) => self.start_ns.saturating_add(nanos(after)),
             None => self.start_ns.saturating_sub(nanos(self.start - at)),
