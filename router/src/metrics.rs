@@ -14,6 +14,7 @@ mod fleet;
 mod histogram;
 mod model;
 mod page;
+mod placement;
 mod protobuf;
 mod tenant;
 mod text;
@@ -264,6 +265,13 @@ pub const ALL: &[Spec] = &[
     fleet::GPU_POWER,
     fleet::GPU_TEMPERATURE,
     fleet::GPU_ECC,
+    placement::DEMAND,
+    placement::CAPACITY,
+    placement::GPUS,
+    placement::MOVES,
+    placement::REFUSED,
+    placement::INTERFERENCE,
+    placement::ERROR,
     TENANT_REQUESTS,
     TENANT_ROWS,
     TENANT_RATE,

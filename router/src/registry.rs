@@ -20,6 +20,7 @@ use crate::{
     http::backend::{Availability, Backend, Check, Served},
     metrics::Outcome,
     model::{Model, Models},
+    place::Planned,
     recent::Point,
     state::{ConfigState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
@@ -34,6 +35,7 @@ pub struct Registry {
     loads: Mutex<ConfigState>,
     clock: Clock,
     spans: Arc<SpanMetrics>,
+    plan: Planned,
 }
 
 impl Registry {
@@ -51,6 +53,7 @@ impl Registry {
             loads: Mutex::default(),
             clock,
             spans: Arc::default(),
+            plan: Planned::default(),
         })
     }
 
@@ -127,9 +130,19 @@ impl Registry {
         &self.spans
     }
 
+    /// The present.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
-        self.clock.now().since(Moment::default())
+        self.now().since(Moment::default())
+    }
+
+    /// What was decided last about who is where.
+    pub fn plan(&self) -> &Planned {
+        &self.plan
     }
 
     /// Remembers every model's counts of now.
@@ -194,6 +207,14 @@ impl Backend for Registry {
 
     fn workers(&self) -> Value {
         json!({ "workers": self.fleet.workers() })
+    }
+
+    fn plan(&self) -> Value {
+        serde_json::to_value(self.plan.state()).unwrap_or_default()
+    }
+
+    fn plan_input(&self) -> Option<String> {
+        self.plan.dump()
     }
 
     fn config(&self) -> Value {

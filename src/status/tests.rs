@@ -80,6 +80,10 @@ fn state() -> State {
              "totals": {"served": 0, "refused": 0, "quota": 0, "abandoned": 0, "failed": 0,
                         "rows": 0}},
         ],
+        "plan": {
+            "decided_at_s": 7.0, "gpus_used": 1, "models": [], "replicas": [], "moves": [],
+            "moved": {"start": 1, "stop": 0, "cut": 0}, "refusals": [], "interference_error": null,
+        },
         "spans": {"exported": 0, "dropped": 0},
     });
     serde_json::from_value(state).unwrap()

@@ -13,6 +13,7 @@ mod folder;
 mod hangups;
 mod metrics;
 mod overload;
+mod placement;
 mod process;
 mod program;
 mod reload;

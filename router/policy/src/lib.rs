@@ -5,12 +5,15 @@
 
 pub mod aimd;
 pub mod breaker;
+pub mod demand;
 pub mod dispatch;
 pub mod fair;
 mod inflight;
+pub mod interference;
 pub mod latency;
 pub mod loan;
 pub mod moment;
+pub mod place;
 pub mod plan;
 pub mod queue;
 pub mod rate;

@@ -45,7 +45,8 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/v1/tenants", read(tenants::<B>))
         .route("/v1/reload", write(reload::<B>))
         .route("/v1/drain", write(drain::<B>))
-        .route("/v1/plan", any(plan))
+        .route("/v1/plan", read(plan::<B>))
+        .route("/v1/plan/input", read(plan_input::<B>))
         .route("/v1/jobs", any(jobs))
         .route("/v1/jobs/", any(jobs))
         .route("/v1/jobs/{*job}", any(jobs))
@@ -143,8 +144,15 @@ async fn drain<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
     reply::json(StatusCode::ACCEPTED, &body)
 }
 
-async fn plan() -> InferError {
-    InferError::Unsupported { what: "a placement plan" }
+async fn plan<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    reply::json(StatusCode::OK, &admin.shared.backend.plan())
+}
+
+async fn plan_input<B: Backend>(State(admin): Asked<B>) -> Result<Response<Reply>, InferError> {
+    let input = admin.shared.backend.plan_input();
+    let input =
+        input.ok_or(InferError::Unsupported { what: "a plan before the first decision" })?;
+    Ok(reply::of(StatusCode::OK, reply::JSON, Bytes::from(input).into()))
 }
 
 async fn jobs() -> InferError {

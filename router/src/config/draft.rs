@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 use super::{
+    planner::PlannerDraft,
     problems::{At, Notes, Place},
     tree::{self, OneOrMore, Read, Section},
 };
@@ -16,6 +17,7 @@ pub(super) struct Draft {
     pub(super) tenants: Vec<TenantDraft>,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) loans: Option<LoansDraft>,
+    pub(super) planner: Option<PlannerDraft>,
     pub(super) tracing: Option<TracingDraft>,
     pub(super) join: Option<JoinDraft>,
     pub(super) workers: Vec<WorkerDraft>,
@@ -150,6 +152,9 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
         tenants: each(root.sections("tenant", "[[tenant]]", notes), notes, tenant),
         keys: each(root.sections("key", "[[key]]", notes), notes, key),
         loans: root.section("loans", "[loans]", notes).map(|section| loans(section, notes)),
+        planner: root
+            .section("planner", "[planner]", notes)
+            .map(|section| PlannerDraft::read(section, notes)),
         tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
         join: root.section("join", "[join]", notes).map(|section| join(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),

@@ -12,6 +12,7 @@ use super::{
         Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
         WorkerDraft,
     },
+    planner::{Planner, PlannerDraft},
     problems::{At, Notes, Place},
     secrets::HIDDEN,
 };
@@ -142,6 +143,10 @@ pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effecti
         listing.within("loans", None);
         listing.loans(loans, draft);
     }
+    if let Some(draft) = &draft.planner {
+        listing.within("planner", None);
+        listing.planner(&config.planner, draft);
+    }
     if let (Some(tracing), Some(draft)) = (&config.tracing, &draft.tracing) {
         listing.within("tracing", None);
         listing.tracing(tracing, draft);
@@ -270,6 +275,17 @@ impl Listing<'_> {
         self.put("allow", loans.allow.clone(), &draft.allow);
         self.put("notice_s", loans.notice.as_secs(), &draft.notice_s);
         self.put("lease_s", loans.lease.as_secs(), &draft.lease_s);
+    }
+
+    fn planner(&mut self, planner: &Planner, draft: &PlannerDraft) {
+        let rules = &planner.rules;
+        self.put("latency_share", number(rules.latency_share), &draft.latency_share);
+        self.put("max_processes", rules.max_processes, &draft.max_processes);
+        self.put("share_slices", rules.share_slices, &draft.share_slices);
+        self.put("spare_gpus", rules.spare_gpus, &draft.spare_gpus);
+        self.put("patience_s", planner.patience.as_secs(), &draft.patience_s);
+        self.put("history_s", planner.history.as_secs(), &draft.history_s);
+        self.put("idle_s", planner.idle.as_secs(), &draft.idle_s);
     }
 
     fn tracing(&mut self, tracing: &Tracing, draft: &TracingDraft) {

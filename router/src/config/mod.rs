@@ -12,6 +12,7 @@ mod draft;
 mod effective;
 mod files;
 mod model;
+pub(crate) mod planner;
 pub(crate) mod problems;
 pub(crate) mod profile;
 mod report;
@@ -36,6 +37,7 @@ pub use self::{
     diff::{Change, Effect, diff},
     effective::{Effective, Origin, Setting},
     model::{Class, Engine, Model, Replicas, Server},
+    planner::Planner,
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},
     report::Report,
@@ -66,6 +68,8 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// Terms for training jobs. Checked, but not acted on in this version.
     pub loans: Option<Loans>,
+    /// How models are placed.
+    pub planner: Planner,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
     /// How this machine's worker joins a router; in a worker's file only.

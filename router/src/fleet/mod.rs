@@ -26,6 +26,7 @@ use tokio::{
 
 pub use self::door::{Trust, listen, welcome};
 use self::serving::{Flags, Serving};
+pub(crate) use self::view::labelled;
 use crate::{
     model::{Failure, Model, Models},
     transport::Hello,
@@ -285,7 +286,7 @@ impl Known {
         let serving = Serving {
             number: self.numbers,
             replica: *replica,
-            slice: view::labelled(worker, &slice.slice),
+            slice: labelled(worker, &slice.slice),
             profile: slice.profile.clone(),
             model: Arc::clone(model),
             hello: hello.clone(),

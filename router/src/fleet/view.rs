@@ -41,7 +41,7 @@ fn presence(member: &Member) -> Presence {
 }
 
 /// `label` as it is known among several workers.
-pub(super) fn labelled(worker: &str, label: &str) -> String {
+pub(crate) fn labelled(worker: &str, label: &str) -> String {
     if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") }
 }
 

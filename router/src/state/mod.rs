@@ -18,6 +18,7 @@ use crate::{
     http::{ServerState, backend::Backend},
     metrics::{self, Format, Totals},
     model::Model,
+    place::PlanState,
     recent::RecentView,
     registry::Registry,
     trace::SpanTotals,
@@ -42,6 +43,8 @@ pub struct State {
     pub models: Vec<ModelState>,
     /// The workers that are known, by name.
     pub workers: Vec<WorkerState>,
+    /// What was decided last about who is where.
+    pub plan: PlanState,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
     /// What became of spans.
@@ -128,6 +131,7 @@ impl State {
             config: registry.config_state(),
             models,
             workers,
+            plan: registry.plan().state(),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
             spans: registry.spans().totals(),
         }

@@ -102,7 +102,7 @@ async fn a_drain_over_http_is_a_drain_by_signal() {
 async fn what_is_not_there_yet_says_so() {
     let server = Server::start().await;
     let mut client = server.admin_client().await;
-    for path in ["/admin/v1/plan", "/admin/v1/jobs", "/admin/v1/jobs/7/logs"] {
+    for path in ["/admin/v1/plan/input", "/admin/v1/jobs", "/admin/v1/jobs/7/logs"] {
         let replied = client.get(path).await;
         assert_eq!(replied.status, 501, "{path}");
         assert!(replied.error().ends_with("is not supported"), "{path}");

@@ -16,7 +16,7 @@ mod worker;
 use std::{collections::HashMap, ops::RangeInclusive};
 
 use super::{
-    Config, Source,
+    Config, Planner, Source,
     draft::Draft,
     effective,
     problems::{At, Notes, Place},
@@ -38,6 +38,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         draft.tenants.iter().map(|tenant| access::tenant(tenant, notes)).collect();
     let keys: Vec<_> = draft.keys.iter().map(|key| access::key(key, notes)).collect();
     let loans = draft.loans.as_ref().map(|loans| access::loans(loans, notes));
+    let planner = draft.planner.as_ref().map_or_else(Planner::default, |draft| draft.check(notes));
     let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
     let workers: Vec<_> =
@@ -59,6 +60,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         tenants: all(tenants)?,
         keys: all(keys)?,
         loans,
+        planner,
         tracing: match tracing {
             Some(checked) => Some(checked?),
             None => None,
