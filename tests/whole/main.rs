@@ -20,6 +20,7 @@ mod reshape;
 mod secrets;
 mod serving;
 mod setup;
+mod simulate;
 mod split;
 mod tenants;
 mod tracing;
