@@ -25,9 +25,9 @@ fn main() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/sim/day.toml");
     let day = Study::load(&file).unwrap_or_else(|error| panic!("{error}"));
     println!(
-        "| GPUs | models | replicas | planned in | requests/s of wall time | a day by rates | memory |"
+        "| GPUs | models | replicas | planned in | requests/s of wall time | rows per batch | a day by rates | memory |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|");
     for (gpus, models) in SIZES {
         let mut study = fleet_of(&day, gpus, models);
         let began = std::time::Instant::now();
@@ -36,7 +36,7 @@ fn main() {
         let mut fleet = match planned {
             Ok(fleet) => fleet,
             Err(none) => {
-                println!("| {gpus} | {models} | {none} | | | | |");
+                println!("| {gpus} | {models} | {none} | | | | | |");
                 continue;
             }
         };
@@ -47,15 +47,18 @@ fn main() {
         let report =
             world::run(&fleet, Checks::default()).unwrap_or_else(|broken| panic!("{broken}"));
         let rate = report.total().offered as f64 / began.elapsed().as_secs_f64();
+        let rows: u64 = report.models.iter().map(|model| model.rows).sum();
+        let batches: u64 = report.models.iter().map(|model| model.batches).sum();
         fleet.terms.duration = study.terms.duration;
         study.detail = Detail::Rates;
         let began = std::time::Instant::now();
         let summary = rates::run(&study, &fleet).unwrap_or_else(|broken| panic!("{broken}"));
         println!(
-            "| {gpus} | {models} | {} | {:.2} s | {:.0} | {:.2} s | {} MiB |",
+            "| {gpus} | {models} | {} | {:.2} s | {:.0} | {:.1} | {:.2} s | {} MiB |",
             summary.replicas,
             planning.as_secs_f64(),
             rate,
+            rows as f64 / batches as f64,
             began.elapsed().as_secs_f64(),
             peak_mib()
         );
