@@ -21,6 +21,7 @@ mod reshape;
 mod secrets;
 mod serving;
 mod setup;
+mod simulate;
 mod split;
 mod tenants;
 mod tracing;

@@ -18,6 +18,7 @@ pub mod scenario;
 pub mod shrink;
 pub mod simulate;
 mod slots;
+pub mod start;
 pub mod study;
 pub mod summary;
 pub mod table;

@@ -8,16 +8,20 @@ mod tests;
 
 use std::{path::Path, time::Duration};
 
-use loadtest::plan::Source;
+use loadtest::{
+    arrivals::{Process, Shape, Spacing},
+    plan::Source,
+};
 use mig::{Geometry, Kind, measured::Row};
 use policy::{dispatch::Class, rule::Batching};
 use simgpu::Measured;
 
 use crate::{
-    fleet::{Fault, Terms},
+    fleet::{Fault, Terms, Trouble},
     jobs::Job,
     place::Placement,
     problems::Problems,
+    start::{Start, StartError},
 };
 
 /// A checked scenario.
@@ -47,6 +51,8 @@ pub struct Study {
     pub random_faults: u32,
     /// Training jobs that want what is idle.
     pub jobs: Vec<Job>,
+    /// A live router's state to start from: its replicas stay where they are.
+    pub start: Option<Start>,
 }
 
 /// How closely time is followed.
@@ -133,6 +139,63 @@ impl Study {
         Ok(study)
     }
 
+    /// Starts from a live router's state: its GPUs, replicas, objectives, rates and who waits.
+    pub fn start_from(&mut self, start: Start) -> Result<(), StartError> {
+        let count = start.gpus.len();
+        for fault in &self.faults {
+            match fault.trouble {
+                Trouble::DeadGpu { gpu }
+                | Trouble::SlowGpu { gpu, .. }
+                | Trouble::LostWorker { gpu }
+                    if gpu >= count =>
+                {
+                    return Err(StartError::NoSuchGpu { gpu, count });
+                }
+                Trouble::DeadGpu { .. }
+                | Trouble::SlowGpu { .. }
+                | Trouble::LostWorker { .. }
+                | Trouble::SlowNetwork { .. }
+                | Trouble::StaleReports { .. }
+                | Trouble::RouterRestart => {}
+            }
+        }
+        let whole = |geometry: &Geometry| {
+            let geometry = geometry.clone();
+            Gpus { kind: geometry.kind(), count: 1, geometry }
+        };
+        self.gpus = start.gpus.iter().map(whole).collect();
+        self.streams.clear();
+        for asked in &start.models {
+            let unknown = || StartError::UnknownModel { model: asked.name.clone() };
+            let named = |subject: &Subject| subject.name == asked.name;
+            let model = self.models.iter().position(named).ok_or_else(unknown)?;
+            let subject = &mut self.models[model];
+            subject.slo = Duration::from_secs_f64(asked.slo_ms / 1e3);
+            subject.target = asked.target;
+            subject.max_batch = asked.max_batch;
+            subject.demand_rps = None;
+            let rule = batching(&asked.batching, subject.slo, asked.max_batch);
+            subject.batching = rule.unwrap_or(subject.batching);
+            let waiting = Source::List(vec![Duration::ZERO; asked.waiting as usize]);
+            let rate = (asked.rate_rps > 0.0).then(|| {
+                let (spacing, shape) = (Spacing::Poisson, Shape::Flat);
+                Source::Process(Process { rate_rps: asked.rate_rps, spacing, shape })
+            });
+            for source in [waiting].into_iter().chain(rate) {
+                self.streams.push(Asking {
+                    model,
+                    source,
+                    tenant: String::new(),
+                    weight: 1.0,
+                    class: Class::Interactive,
+                    shapes: 1,
+                });
+            }
+        }
+        self.start = Some(start);
+        Ok(())
+    }
+
     /// Multiplies every rate.
     pub fn scale(&mut self, by: f64) {
         for stream in &mut self.streams {
@@ -161,6 +224,7 @@ impl Study {
             "placement" => {
                 let names = || unknown(Placement::names().join(", "));
                 self.placement = Placement::named(value).ok_or_else(names)?;
+                self.start = None;
             }
             _ => {
                 let keys = KEYS.join(", ");

@@ -107,6 +107,7 @@ impl Reader {
             faults: faults.into_iter().collect::<Option<_>>()?,
             random_faults,
             jobs: jobs?,
+            start: None,
         })
     }
 
