@@ -10,9 +10,12 @@ use crate::config;
 /// Warm-ups that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Lessons {
-    /// By model and kind of GPU: by profile, rows per batch and their seconds.
-    seen: HashMap<(String, Option<String>), BTreeMap<String, Vec<(u32, f64)>>>,
+    /// By model and kind of GPU.
+    seen: HashMap<(String, Option<String>), Profiles>,
 }
+
+/// By profile, rows per batch and their seconds.
+type Profiles = BTreeMap<String, Vec<(u32, f64)>>;
 
 impl Lessons {
     /// Learns from what a worker reports.
@@ -53,7 +56,7 @@ impl Lessons {
     }
 }
 
-fn rows(profiles: &BTreeMap<String, Vec<(u32, f64)>>) -> Vec<Row> {
+fn rows(profiles: &Profiles) -> Vec<Row> {
     let mut rows = Vec::new();
     for (profile, points) in profiles {
         rows.extend(points.iter().map(|(batch, seconds)| Row {

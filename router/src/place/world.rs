@@ -12,6 +12,8 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
+/// The memory of a GPU that does not say: more than is ever asked for.
+const UNKNOWN_MIB: u64 = 1 << 32;
 
 /// A GPU of the fleet: its worker, and its index there.
 pub(super) type GpuKey = (String, u32);
@@ -131,7 +133,7 @@ fn survey(key: GpuKey, gpu: &GpuReport, wanted: Option<&Vec<String>>, open: bool
     let whole_mib = || {
         let slice = gpu.slices.first().and_then(|slice| slice.memory_bytes);
         let all = gpu.memory_bytes.map(|(all, _)| all);
-        slice.or(all).map_or(u64::from(u32::MAX), |bytes| bytes / MIB)
+        slice.or(all).map_or(UNKNOWN_MIB, |bytes| bytes / MIB)
     };
     let kind = known.unwrap_or_else(|| mig::undivided(whole_mib()));
     let there: Vec<Spot> = gpu

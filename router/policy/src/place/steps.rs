@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
         let across = move |one: &Walker| {
             one.gpu == placed.gpu
                 && if one.position == placed.position {
-                    !one.stays && !(one.outdated && self.holds_both(placed))
+                    !(one.stays || one.outdated && self.holds_both(placed))
                 } else {
                     one.position.overlaps(placed.position)
                 }
