@@ -8,6 +8,7 @@ mod logging;
 mod notify;
 mod plan;
 mod program;
+mod rank;
 mod router;
 mod simulate;
 mod status;
@@ -57,6 +58,8 @@ enum Command {
     Executor(executor::Args),
     #[command(hide = true)]
     Guard(guard::Args),
+    #[command(hide = true)]
+    Rank(rank::Args),
 }
 
 fn main() -> ExitCode {
@@ -76,5 +79,6 @@ fn main() -> ExitCode {
         }
         Command::Executor(args) => executor::run(args),
         Command::Guard(args) => guard::run(&args),
+        Command::Rank(args) => rank::run(&args),
     }
 }

@@ -101,6 +101,7 @@ fn report(address: String) -> Report {
         memory_bytes: None,
         lanes: Vec::new(),
         replicas: vec![replica],
+        rank: None,
     };
     let gpu = GpuReport { slices: vec![slice], ..GpuReport::default() };
     Report { gpus: vec![gpu], ..Report::default() }

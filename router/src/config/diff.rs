@@ -65,12 +65,15 @@ const LIVE: &[(&str, &[&str])] = &[
     ),
     ("tenant", &["name", "key_sha256", "rate_rps", "share"]),
     ("key", &["name", "key_sha256", "scopes"]),
-    ("loans", &["allow", "notice_s", "lease_s"]),
+    (
+        "loans",
+        &["notice_s", "lease_s", "order", "rule", "fair_tenants", "tenant_slices", "tenant_jobs"],
+    ),
     ("tracing", &["otlp_endpoint", "sample_ratio"]),
 ];
 
 /// Tables that may come and go while the router runs.
-const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "loans", "tracing"];
+const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "tracing"];
 
 /// Everything that differs, by path.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {

@@ -220,6 +220,7 @@ impl Placer {
             let slice = |(position, replicas): (&str, Vec<DesiredReplica>)| DesiredSlice {
                 position: position.to_owned(),
                 replicas,
+                rank: None,
             };
             DesiredGpu { gpu, positions, slices: slices.into_iter().map(slice).collect() }
         });
