@@ -1,8 +1,10 @@
 //! `sluice`: one program, a subcommand per job.
 
+mod ask;
 mod check;
 mod executor;
 mod guard;
+mod job;
 mod load;
 mod logging;
 mod notify;
@@ -47,6 +49,7 @@ enum Command {
     Plan(plan::Args),
     Simulate(simulate::Args),
     Status(status::Args),
+    Job(Box<job::Args>),
     /// Print a completion script for your shell
     ///
     /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Job(args) => job::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
             ExitCode::SUCCESS

@@ -15,7 +15,7 @@ use serde_json::json;
 use tower::Layer;
 
 use super::{
-    Admin, ReloadError, TEXT, console,
+    Admin, ReloadError, TEXT, console, jobs,
     scope::{Arrival, RequireAdminLayer},
     views,
 };
@@ -32,7 +32,7 @@ use crate::{
 const READ: &[&str] = &["GET", "HEAD"];
 const WRITE: &[&str] = &["POST"];
 
-type Asked<B> = State<Arc<Admin<B>>>;
+pub(super) type Asked<B> = State<Arc<Admin<B>>>;
 
 /// Every route of the admin listener.
 pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
@@ -46,9 +46,7 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/v1/reload", write(reload::<B>))
         .route("/v1/drain", write(drain::<B>))
         .route("/v1/plan", any(plan))
-        .route("/v1/jobs", any(jobs))
-        .route("/v1/jobs/", any(jobs))
-        .route("/v1/jobs/{*job}", any(jobs))
+        .merge(jobs::routes())
         .fallback(nowhere)
         .with_state(Arc::clone(&admin));
     let scope = RequireAdminLayer::new(Arc::clone(&admin.shared));
@@ -145,10 +143,6 @@ async fn drain<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
 
 async fn plan() -> InferError {
     InferError::Unsupported { what: "a placement plan" }
-}
-
-async fn jobs() -> InferError {
-    InferError::Unsupported { what: "lending to training jobs" }
 }
 
 async fn nowhere(OriginalUri(uri): OriginalUri) -> InferError {

@@ -39,6 +39,8 @@ pub struct SliceSeen {
     pub stays: bool,
     /// Whether its worker is about to stop, and waits only to be empty.
     pub leaving: bool,
+    /// Whether it is lent to a training job, so that nothing can be put there before it is back.
+    pub lent: bool,
 }
 
 /// A replica.
@@ -67,6 +69,19 @@ pub struct Decision {
     pub admit: Vec<usize>,
     /// Models that lack a replica for want of room.
     pub unplaced: Vec<(usize, NoRoom)>,
+    /// Lent slices that must come back.
+    pub wanted_back: Vec<WantedBack>,
+}
+
+/// Lent slices that must come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedBack {
+    /// The indices of slices that would do.
+    pub slices: Vec<usize>,
+    /// How many of them.
+    pub count: u32,
+    /// Whether requests go unserved until then.
+    pub urgent: bool,
 }
 
 /// Decides.
@@ -95,6 +110,11 @@ pub fn decide(snapshot: &Snapshot) -> Decision {
         wants.push(Want { memory_mib: model.memory_mib, replicas: missing });
     }
     add(snapshot, &wants, &mut decision);
+    // Nothing may be left on what vanishes.
+    let vanishing = (0..).zip(&snapshot.slices).filter(|(_, slice)| slice.lent && !slice.stays);
+    let vanishing =
+        vanishing.map(|(index, _)| WantedBack { slices: vec![index], count: 1, urgent: false });
+    decision.wanted_back.extend(vanishing);
     decision.keep.sort_unstable();
     decision
 }
@@ -143,6 +163,7 @@ fn add(snapshot: &Snapshot, wants: &[Want], decision: &mut Decision) {
                 decision.add.push((model, *slice));
                 make_way(snapshot, *slice, decision, outgoing);
             }
+            Some(Err(_)) | None if want_back(snapshot, model, decision) => {}
             Some(Err(_)) | None => {
                 decision.unplaced.push((model, none));
                 // A worker that stops is not kept from it by there being nowhere to go.
@@ -155,6 +176,26 @@ fn add(snapshot: &Snapshot, wants: &[Want], decision: &mut Decision) {
             }
         }
     }
+}
+
+/// Asks for a lent slice on which a replica of `model` would have room, if there is one.
+fn want_back(snapshot: &Snapshot, model: usize, decision: &mut Decision) -> bool {
+    let needs_mib = snapshot.models[model].memory_mib;
+    let suits = |slice: &SliceSeen| slice.lent && slice.stays && slice.memory_mib >= needs_mib;
+    let lent = (0..).zip(&snapshot.slices).filter(|(_, slice)| suits(slice));
+    let slices: Vec<usize> = lent.map(|(index, _)| index).collect();
+    let serves = |one: &ReplicaSeen| one.model == Some(model) && one.serves;
+    let urgent = !snapshot.replicas.iter().any(serves);
+    let same = |want: &&mut WantedBack| want.slices == slices;
+    let asked: u32 = decision.wanted_back.iter().map(|want| want.count).sum();
+    if (asked as usize) >= slices.len() {
+        return false;
+    }
+    match decision.wanted_back.iter_mut().find(same) {
+        Some(want) => (want.count, want.urgent) = (want.count + 1, want.urgent || urgent),
+        None => decision.wanted_back.push(WantedBack { slices, count: 1, urgent }),
+    }
+    true
 }
 
 /// Lets those go that are to go anyway and are in the way of a new replica on `slice`.
@@ -179,7 +220,7 @@ fn free(snapshot: &Snapshot, kept: &[usize], offered: impl Fn(&SliceSeen) -> boo
         .slices
         .iter()
         .map(|slice| {
-            let usable = slice.stays && offered(slice);
+            let usable = slice.stays && !slice.lent && offered(slice);
             Slice { free_mib: if usable { slice.memory_mib } else { 0 }, replicas: 0 }
         })
         .collect();

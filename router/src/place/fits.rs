@@ -16,6 +16,7 @@ pub fn fits(config: &Config) -> Result<(), String> {
             exists: true,
             stays: true,
             leaving: false,
+            lent: false,
         })
     });
     let models = config

@@ -22,13 +22,15 @@ use tokio::time::{sleep, timeout};
 
 use self::world::{Spot, World};
 pub use self::{
-    decide::{Decision, ModelSeen, ReplicaSeen, SliceSeen, Snapshot, decide},
+    decide::{Decision, ModelSeen, ReplicaSeen, SliceSeen, Snapshot, WantedBack, decide},
     fits::fits,
 };
 use crate::{
     config::Config,
     fleet::{Fleet, Seen},
     http::{ServerState, backend::Backend},
+    jobs::Seat,
+    lend::{Needs, Slices, Wanted},
     model::Failure,
     registry::Registry,
 };
@@ -89,7 +91,9 @@ impl Placer {
         let config = registry.config_in_force();
         let seen = fleet.look();
         self.meet(&seen);
-        let mut world = World::new(&config, &seen);
+        // Held for the whole round, so that no slice is lent while it is given to a replica.
+        let mut owners = registry.ledger().lock();
+        let mut world = World::new(&config, &seen, &owners);
         let (snapshot, who) = self.snapshot(&config, &seen, &mut world);
         let decision = decide(&snapshot);
         self.carry_out(&decision, &who, fleet, registry);
@@ -97,9 +101,11 @@ impl Placer {
             let spot = world.spots[*slice].clone();
             self.add(&config, *model, &spot, &mut world);
         }
+        owners.serve(self.served(), needs(&decision, &world));
         for worker in &seen {
-            self.send(worker, &world, fleet);
+            self.send(worker, &world, &owners, fleet);
         }
+        drop(owners);
         // Without a slice there is no worker yet, which is no want of room.
         if !world.spots.is_empty() {
             self.complain(&decision, &config, registry);
@@ -204,25 +210,42 @@ impl Placer {
         world.used_id(&spot.worker, id);
     }
 
+    /// The slices that have replicas, or shall.
+    fn served(&self) -> BTreeSet<Seat> {
+        let mut served = BTreeSet::new();
+        for (worker, assignment) in &self.assignments {
+            served.extend(assignment.replicas.iter().map(|one| Seat {
+                worker: worker.clone(),
+                gpu: one.gpu,
+                position: one.position.clone(),
+            }));
+        }
+        served
+    }
+
     /// Tells a worker what shall be, if that is news.
-    fn send(&mut self, seen: &Seen, world: &World, fleet: &Fleet) {
+    fn send(&mut self, seen: &Seen, world: &World, owners: &Slices, fleet: &Fleet) {
         let Some(assignment) = self.assignments.get_mut(&seen.worker) else { return };
         let gpus = world.gpus(&seen.worker).map(|(gpu, positions)| {
-            let mut slices: BTreeMap<&str, Vec<DesiredReplica>> = BTreeMap::new();
+            let mut slices: BTreeMap<&str, DesiredSlice> = BTreeMap::new();
+            let empty = |position: &str| {
+                let position = position.to_owned();
+                DesiredSlice { position, replicas: Vec::new(), rank: None }
+            };
             for one in assignment.replicas.iter().filter(|one| one.gpu == gpu) {
-                slices.entry(&one.position).or_default().push(DesiredReplica {
+                let slice = slices.entry(&one.position).or_insert_with(|| empty(&one.position));
+                slice.replicas.push(DesiredReplica {
                     replica: one.id,
                     lane: one.lane,
                     digest: one.digest,
                     spec: one.spec.clone(),
                 });
             }
-            let slice = |(position, replicas): (&str, Vec<DesiredReplica>)| DesiredSlice {
-                position: position.to_owned(),
-                replicas,
-                rank: None,
-            };
-            DesiredGpu { gpu, positions, slices: slices.into_iter().map(slice).collect() }
+            for (seat, rank) in owners.ranks(&seen.worker).filter(|(seat, _)| seat.gpu == gpu) {
+                let slice = slices.entry(&seat.position).or_insert_with(|| empty(&seat.position));
+                slice.rank = Some(Box::new(rank.clone()));
+            }
+            DesiredGpu { gpu, positions, slices: slices.into_values().collect() }
         });
         let gpus: Vec<DesiredGpu> = gpus.collect();
         let behind =
@@ -258,6 +281,16 @@ impl Placer {
         }
         self.unplaced = unplaced;
     }
+}
+
+/// What inference needs of the slices that are lent.
+fn needs(decision: &Decision, world: &World) -> Needs {
+    let wanted = decision.wanted_back.iter().map(|want| Wanted {
+        seats: want.slices.iter().map(|index| world.spots[*index].seat()).collect(),
+        count: want.count,
+        urgent: want.urgent,
+    });
+    Needs { wanted: wanted.collect(), ..Needs::default() }
 }
 
 /// Whether a replica is of its model as now configured; `wanted` is how that would be loaded here.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use protocol::{GpuReport, ModelSpec};
 
 use super::{Assigned, SliceSeen, spec};
-use crate::{config::Config, fleet::Seen};
+use crate::{config::Config, fleet::Seen, jobs::Seat, lend::Slices};
 
 const MIB: u64 = 1 << 20;
 
@@ -21,6 +21,13 @@ pub(super) struct Spot {
     pub(super) seen: SliceSeen,
 }
 
+impl Spot {
+    /// Where it is, as jobs say it.
+    pub(super) fn seat(&self) -> Seat {
+        Seat { worker: self.worker.clone(), gpu: self.gpu, position: self.position.clone() }
+    }
+}
+
 /// Every slice of every worker, and how the GPUs shall be cut.
 #[derive(Debug, Default)]
 pub(super) struct World {
@@ -32,13 +39,16 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(config: &Config, seen: &[Seen]) -> Self {
+    pub(super) fn new(config: &Config, seen: &[Seen], owners: &Slices) -> Self {
         let mut world = Self::default();
         world.specs.reserve(config.models.len());
         for Seen { worker, report, .. } in seen {
             for gpu in &report.gpus {
                 world.survey(worker, gpu, report.leaving);
             }
+        }
+        for spot in &mut world.spots {
+            spot.seen.lent |= owners.is_lent(&spot.seat());
         }
         world
     }
@@ -62,7 +72,8 @@ impl World {
             let memory_mib = slice.memory_bytes.map_or(u64::MAX, |bytes| bytes / MIB);
             let planned = cut.as_ref().is_none_or(|cut| cut.contains(&slice.position));
             let stays = planned && !leaving;
-            let seen = SliceSeen { gpu: number, memory_mib, exists: true, stays, leaving };
+            let (exists, lent) = (true, slice.rank.is_some());
+            let seen = SliceSeen { gpu: number, memory_mib, exists, stays, leaving, lent };
             add(&slice.position, &slice.profile, seen);
         }
         let kind = gpu.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
@@ -72,8 +83,8 @@ impl World {
         for text in cut.iter().flatten().filter(|position| !there(position)) {
             let Some(position) = kind.and_then(|kind| kind.position(text).ok()) else { continue };
             let memory_mib = (position.profile().memory_gib * 1024.0) as u64;
-            let (exists, stays) = (false, true);
-            let seen = SliceSeen { gpu: number, memory_mib, exists, stays, leaving };
+            let (exists, stays, lent) = (false, true, false);
+            let seen = SliceSeen { gpu: number, memory_mib, exists, stays, leaving, lent };
             add(text, &position.profile().name, seen);
         }
         let ids = gpu.slices.iter().flat_map(|slice| &slice.replicas).map(|one| one.replica);

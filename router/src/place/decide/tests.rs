@@ -5,7 +5,7 @@ fn model(least: u32) -> ModelSeen {
 }
 
 fn slice(gpu: usize) -> SliceSeen {
-    SliceSeen { gpu, memory_mib: 25, exists: true, stays: true, leaving: false }
+    SliceSeen { gpu, memory_mib: 25, exists: true, stays: true, leaving: false, lent: false }
 }
 
 fn replica(model: usize, slice: usize) -> ReplicaSeen {
@@ -123,4 +123,42 @@ fn replicas_of_a_model_that_is_served_no_more_go() {
     let replicas = vec![ReplicaSeen { model: None, ..replica(0, 0) }];
     let decision = decide(&Snapshot { models: vec![], slices: vec![slice(0)], replicas });
     assert_eq!(decision, Decision::default());
+}
+
+fn lent(gpu: usize) -> SliceSeen {
+    SliceSeen { lent: true, ..slice(gpu) }
+}
+
+#[test]
+fn a_lent_slice_is_wanted_back_only_when_nothing_else_has_room() {
+    let decide = |least, slices| {
+        decide(&Snapshot { models: vec![model(least)], slices, replicas: vec![replica(0, 0)] })
+    };
+    let beside = decide(2, vec![slice(0), lent(1)]);
+    assert_eq!((beside.add, beside.wanted_back), (vec![(0, 0)], vec![]));
+    let full = decide(4, vec![slice(0), lent(1), lent(2)]);
+    let wanted = WantedBack { slices: vec![1, 2], count: 2, urgent: false };
+    assert_eq!((full.add, full.wanted_back), (vec![(0, 0)], vec![wanted]));
+    assert_eq!(full.unplaced, vec![]);
+    let hopeless = decide(9, vec![slice(0), lent(1)]);
+    assert_eq!(hopeless.wanted_back[0].count, 1);
+    assert_eq!(hopeless.unplaced.len(), 6);
+}
+
+#[test]
+fn a_lent_slice_is_wanted_urgently_by_a_model_that_nobody_serves() {
+    let snapshot = |replicas| {
+        let slices = vec![SliceSeen { memory_mib: 10, ..slice(0) }, lent(1)];
+        Snapshot { models: vec![model(1), model(1)], slices, replicas }
+    };
+    let decision = decide(&snapshot(vec![replica(0, 0)]));
+    let wanted = WantedBack { slices: vec![1], count: 1, urgent: true };
+    assert_eq!(decision.wanted_back, [wanted]);
+}
+
+#[test]
+fn a_lent_slice_that_shall_vanish_is_wanted_back() {
+    let slices = vec![SliceSeen { stays: false, ..lent(0) }];
+    let decision = decide(&Snapshot { models: vec![], slices, replicas: vec![] });
+    assert_eq!(decision.wanted_back, [WantedBack { slices: vec![0], count: 1, urgent: false }]);
 }
