@@ -18,6 +18,8 @@ use crate::{
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
+    jobs::Jobs,
+    lend::Ledger,
     metrics::Outcome,
     model::{Model, Models},
     place::Planned,
@@ -31,6 +33,8 @@ use crate::{
 pub struct Registry {
     models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
+    jobs: Arc<Jobs>,
+    ledger: Arc<Ledger>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
     clock: Clock,
@@ -39,8 +43,9 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The models of `config`, without replicas. Must be made inside a runtime.
-    pub fn start(config: Config) -> io::Result<Self> {
+    /// The models of `config`, without replicas, and the jobs that are kept. Must be made inside a
+    /// runtime.
+    pub fn start(config: Config, jobs: Arc<Jobs>) -> io::Result<Self> {
         let clock = Clock::start();
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
@@ -49,6 +54,8 @@ impl Registry {
         Ok(Self {
             fleet: Arc::new(Fleet::new(Arc::clone(&models))),
             models,
+            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
+            jobs,
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
             clock,
@@ -83,6 +90,16 @@ impl Registry {
     /// The replicas and their connections.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
+    }
+
+    /// The training jobs.
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    /// Who has which slice.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     /// The configuration in force.

@@ -14,11 +14,14 @@
 mod begun;
 mod crowd;
 mod known;
+mod loaned;
 mod scarce;
 mod steps;
 mod target;
 
 use mig::{Kind, Position};
+
+pub use self::loaned::{Room, room, wanted_back};
 
 use crate::plan;
 
@@ -210,6 +213,16 @@ pub enum Action {
         /// Its number.
         replica: u64,
     },
+}
+
+impl Action {
+    /// The GPU that it puts something on or cuts; none for one that only takes away.
+    pub fn gpu(&self) -> Option<usize> {
+        match self {
+            Self::Cut { gpu, .. } | Self::Start { gpu, .. } => Some(*gpu),
+            Self::Stop { .. } => None,
+        }
+    }
 }
 
 /// Decides.

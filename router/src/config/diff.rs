@@ -65,7 +65,10 @@ const LIVE: &[(&str, &[&str])] = &[
     ),
     ("tenant", &["name", "key_sha256", "rate_rps", "share"]),
     ("key", &["name", "key_sha256", "scopes"]),
-    ("loans", &["allow", "notice_s", "lease_s"]),
+    (
+        "loans",
+        &["notice_s", "lease_s", "order", "rule", "fair_tenants", "tenant_slices", "tenant_jobs"],
+    ),
     (
         "planner",
         &[
@@ -82,7 +85,7 @@ const LIVE: &[(&str, &[&str])] = &[
 ];
 
 /// Tables that may come and go while the router runs.
-const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "loans", "planner", "tracing"];
+const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "planner", "tracing"];
 
 /// Everything that differs, by path.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {

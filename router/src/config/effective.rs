@@ -272,9 +272,22 @@ impl Listing<'_> {
     }
 
     fn loans(&mut self, loans: &Loans, draft: &LoansDraft) {
+        let limits = &loans.limits;
         self.put("allow", loans.allow.clone(), &draft.allow);
         self.put("notice_s", loans.notice.as_secs(), &draft.notice_s);
         self.put("lease_s", loans.lease.as_secs(), &draft.lease_s);
+        self.put("order", loans.order, &draft.order);
+        self.put("rule", loans.rule.name(), &draft.rule);
+        self.put("fair_tenants", loans.fair_tenants, &draft.fair_tenants);
+        self.put("tenant_slices", loans.tenant_slices, &draft.tenant_slices);
+        self.put("tenant_jobs", loans.tenant_jobs, &draft.tenant_jobs);
+        self.put("directory", written(&draft.directory), &draft.directory);
+        self.put("user", limits.user.clone(), &draft.user);
+        self.put("nice", limits.nice, &draft.nice);
+        self.put("cpus", limits.cpus, &draft.cpus);
+        self.put("memory_mib", limits.memory_mib, &draft.memory_mib);
+        self.put("disk_mib", limits.disk_mib, &draft.disk_mib);
+        self.put("log_mib", limits.log_mib, &draft.log_mib);
     }
 
     fn planner(&mut self, planner: &Planner, draft: &PlannerDraft) {

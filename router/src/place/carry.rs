@@ -10,6 +10,7 @@ use crate::{
     config::Config,
     fleet::{Fleet, Seen},
     http::backend::Backend,
+    lend::Slices,
     model::Failure,
     registry::Registry,
 };
@@ -21,10 +22,14 @@ impl Placer {
         decision: &Decision,
         config: &Config,
         (world, groups): (&mut World, &BTreeMap<u64, Group>),
-        (fleet, registry): (&Fleet, &Registry),
+        (fleet, registry, owners): (&Fleet, &Registry, &Slices),
     ) {
         let mut leaving = BTreeSet::new();
+        let lent: BTreeSet<usize> = taken(decision, world, owners);
         for step in decision.now() {
+            if step.action.gpu().is_some_and(|gpu| lent.contains(&gpu)) {
+                continue;
+            }
             self.moved_at = registry.now();
             match &step.action {
                 Action::Cut { gpu, destroy, create } => {
@@ -128,23 +133,28 @@ impl Placer {
     }
 
     /// Tells a worker what shall be, if that is news.
-    pub(super) fn send(&mut self, seen: &Seen, world: &World, fleet: &Fleet) {
+    pub(super) fn send(&mut self, seen: &Seen, world: &World, owners: &Slices, fleet: &Fleet) {
         let Some(assignment) = self.assignments.get_mut(&seen.worker) else { return };
         let gpus = world.gpus(&seen.worker).into_iter().map(|(gpu, positions)| {
-            let mut slices: BTreeMap<&str, Vec<DesiredReplica>> = BTreeMap::new();
+            let mut slices: BTreeMap<&str, DesiredSlice> = BTreeMap::new();
+            let empty = |position: &str| {
+                let position = position.to_owned();
+                DesiredSlice { position, replicas: Vec::new(), rank: None }
+            };
             for one in assignment.replicas.iter().filter(|one| one.gpu == gpu) {
-                slices.entry(&one.position).or_default().push(DesiredReplica {
+                let slice = slices.entry(&one.position).or_insert_with(|| empty(&one.position));
+                slice.replicas.push(DesiredReplica {
                     replica: one.id,
                     lane: one.lane,
                     digest: one.digest,
                     spec: one.spec.clone(),
                 });
             }
-            let slice = |(position, replicas): (&str, Vec<DesiredReplica>)| DesiredSlice {
-                position: position.to_owned(),
-                replicas,
-            };
-            DesiredGpu { gpu, positions, slices: slices.into_iter().map(slice).collect() }
+            for (seat, rank) in owners.ranks(&seen.worker).filter(|(seat, _)| seat.gpu == gpu) {
+                let slice = slices.entry(&seat.position).or_insert_with(|| empty(&seat.position));
+                slice.rank = Some(Box::new(rank.clone()));
+            }
+            DesiredGpu { gpu, positions, slices: slices.into_values().collect() }
         });
         let gpus: Vec<DesiredGpu> = gpus.collect();
         let behind =
@@ -175,4 +185,13 @@ impl Placer {
         }
         self.unplaced = unplaced;
     }
+}
+
+/// GPUs with a slice that a job was given since the decision was begun, and that it would use.
+fn taken(decision: &Decision, world: &World, owners: &Slices) -> BTreeSet<usize> {
+    let changed = |gpu: &usize| {
+        let site = &world.sites[*gpu];
+        site.slices.iter().any(|spot| !spot.lent && owners.is_lent(&site.seat(spot)))
+    };
+    decision.now().filter_map(|step| step.action.gpu()).filter(changed).collect()
 }

@@ -11,6 +11,7 @@ mod demand;
 mod fits;
 mod groups;
 mod lessons;
+mod loans;
 mod neighbours;
 mod spec;
 mod told;
@@ -26,7 +27,7 @@ use policy::{
     demand::Forecast,
     interference::Load,
     moment::Moment,
-    place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place},
+    place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
     plan,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -108,22 +109,28 @@ impl Placer {
         let config = registry.config_in_force();
         let seen = fleet.look();
         self.meet(&seen);
-        let mut world = World::new(&seen, &self.cuts);
+        let mut world = World::new(&seen, &self.cuts, &registry.ledger().lock());
         self.neighbours.look(&seen, now);
         let groups = self.groups(&config, &seen, &mut world);
         self.neighbours.learn(registry, (&world, &groups), now);
         self.time_loads(&groups, &config, now);
         let (snapshot, forecasts) = self.snapshot(registry, &config, &world, &groups, now);
         let looked = snapshot.consolidate;
-        let (snapshot, decision) = decide(snapshot).await;
+        let (snapshot, decision, back) = decide(snapshot).await;
         if looked {
             self.looked_at = now;
         }
-        self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry));
+        // What a job has been given meanwhile is not taken from it.
+        let mut owners = registry.ledger().lock();
+        self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
         self.remember(&decision, &world, &config);
+        self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
+        let needs = loans::needs(&decision, &back, (&world, &snapshot), &forecasts);
+        owners.serve(self.served(&world), needs);
         for worker in &seen {
-            self.send(worker, &world, fleet);
+            self.send(worker, &world, &owners, fleet);
         }
+        drop(owners);
         // Without a GPU there is no worker yet, which is no want of room.
         if !world.sites.is_empty() {
             self.complain(&decision, &config, registry);
@@ -183,7 +190,7 @@ impl Placer {
             .map(|site| {
                 let slice = |spot: &world::Spot| Slice {
                     position: spot.position,
-                    loaned: false,
+                    loaned: spot.lent,
                     pinned: false,
                     doomed: spot.doomed,
                     replicas: Vec::new(),
@@ -269,11 +276,15 @@ impl Placer {
     }
 }
 
+/// What a decision was made from, the decision, and the lent slices it would need.
+type Decided = (Snapshot, Decision, Vec<(usize, mig::Position)>);
+
 /// Decides beside what is served, since a plan may take a while.
-async fn decide(snapshot: Snapshot) -> (Snapshot, Decision) {
+async fn decide(snapshot: Snapshot) -> Decided {
     let decided = tokio::task::spawn_blocking(move || {
         let decision = place(&snapshot);
-        (snapshot, decision)
+        let back = wanted_back(&snapshot, &decision.refusals);
+        (snapshot, decision, back)
     });
     match decided.await {
         Ok(decided) => decided,

@@ -1,6 +1,6 @@
 //! The fleet's GPUs, as they are and as they shall be cut.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mig::{Kind, Position};
 use protocol::{GpuReport, ModelSpec, SliceReport, WHOLE};
@@ -9,6 +9,8 @@ use super::spec;
 use crate::{
     config::Config,
     fleet::{Seen, labelled},
+    jobs::Seat,
+    lend::Slices,
 };
 
 const MIB: u64 = 1 << 20;
@@ -29,6 +31,8 @@ pub(super) struct Site {
     /// How its worker shall cut it; absent, it stays as it is.
     pub(super) positions: Option<Vec<String>>,
     pub(super) slices: Vec<Spot>,
+    /// Slices that the router has cut away and that are still there.
+    vanishing: Vec<String>,
 }
 
 /// A slice there is or shall be.
@@ -42,6 +46,8 @@ pub(super) struct Spot {
     pub(super) profile: String,
     /// It shall vanish.
     pub(super) doomed: bool,
+    /// A job has it.
+    pub(super) lent: bool,
 }
 
 /// Every GPU of every worker that can be read.
@@ -57,7 +63,11 @@ pub(super) struct World {
 
 impl World {
     /// Looks at every GPU; `cuts` is how some of them shall be cut.
-    pub(super) fn new(seen: &[Seen], cuts: &BTreeMap<GpuKey, Vec<String>>) -> Self {
+    pub(super) fn new(
+        seen: &[Seen],
+        cuts: &BTreeMap<GpuKey, Vec<String>>,
+        owners: &Slices,
+    ) -> Self {
         let mut world = Self::default();
         for Seen { worker, report, .. } in seen {
             for gpu in &report.gpus {
@@ -72,7 +82,9 @@ impl World {
                 }
                 world.at.insert(key.clone(), world.sites.len());
                 let wanted = cuts.get(&key).filter(|_| !report.leaving);
-                world.sites.push(survey(key, gpu, wanted, !report.leaving));
+                let mut site = survey(key, gpu, wanted, !report.leaving);
+                site.find_lent(gpu, owners);
+                world.sites.push(site);
             }
         }
         world
@@ -103,6 +115,19 @@ impl World {
         read.chain(unread.map(|(_, gpu)| (*gpu, None))).collect()
     }
 
+    /// Slices that are still there and shall not be.
+    pub(super) fn vanishing(&self) -> BTreeSet<Seat> {
+        let seats = self.sites.iter().flat_map(|site| {
+            let (worker, gpu) = site.key.clone();
+            site.vanishing.iter().map(move |position| Seat {
+                worker: worker.clone(),
+                gpu,
+                position: position.clone(),
+            })
+        });
+        seats.collect()
+    }
+
     /// An id that no replica of a worker has had, as far as is known.
     pub(super) fn next_id(&mut self, worker: &str, asked: u32) -> u32 {
         let last = self.last_ids.entry(worker.to_owned()).or_default();
@@ -117,8 +142,31 @@ impl Site {
         self.slices.iter().find(|spot| spot.text == text)
     }
 
+    /// Where one of its slices is, as jobs say it.
+    pub(super) fn seat(&self, spot: &Spot) -> Seat {
+        let (worker, gpu) = self.key.clone();
+        Seat { worker, gpu, position: spot.text.clone() }
+    }
+
+    /// Finds which slices jobs have: those that are lent, and those on which a rank still runs.
+    fn find_lent(&mut self, gpu: &GpuReport, owners: &Slices) {
+        let ranked = |text: &str| {
+            gpu.slices.iter().any(|slice| slice.position == text && slice.rank.is_some())
+        };
+        let lent: Vec<bool> = self
+            .slices
+            .iter()
+            .map(|spot| owners.is_lent(&self.seat(spot)) || ranked(&spot.text))
+            .collect();
+        for (spot, lent) in self.slices.iter_mut().zip(lent) {
+            spot.lent = lent;
+        }
+    }
+
     /// Cuts it otherwise, as far as is planned.
     pub(super) fn cut(&mut self, destroy: &[Position], create: &[Position]) -> Vec<String> {
+        let gone = self.slices.iter().filter(|spot| destroy.contains(&spot.position));
+        self.vanishing.extend(gone.map(|spot| spot.text.clone()));
         self.slices.retain(|spot| !destroy.contains(&spot.position));
         self.slices.extend(create.iter().map(|position| planned(&self.key, *position)));
         self.slices.sort_by_key(|spot| spot.position.start());
@@ -146,7 +194,8 @@ fn survey(key: GpuKey, gpu: &GpuReport, wanted: Option<&Vec<String>>, open: bool
     let goal = gpu.pinned.as_ref().or(wanted).filter(|_| cuttable);
     let Some(goal) = goal else {
         let positions = None;
-        return Site { key, kind, open, cuttable, positions, slices: there };
+        let vanishing = Vec::new();
+        return Site { key, kind, open, cuttable, positions, slices: there, vanishing };
     };
     let mut slices = there;
     let pinned = gpu.pinned.is_some();
@@ -154,6 +203,8 @@ fn survey(key: GpuKey, gpu: &GpuReport, wanted: Option<&Vec<String>>, open: bool
         spot.doomed = !goal.contains(&spot.text);
     }
     // What the router has cut away itself was empty.
+    let gone = slices.iter().filter(|spot| !pinned && spot.doomed);
+    let vanishing: Vec<String> = gone.map(|spot| spot.text.clone()).collect();
     slices.retain(|spot| pinned || !spot.doomed);
     for text in goal {
         if slices.iter().all(|spot| spot.text != *text)
@@ -163,7 +214,7 @@ fn survey(key: GpuKey, gpu: &GpuReport, wanted: Option<&Vec<String>>, open: bool
         }
     }
     let positions = Some(goal.clone());
-    Site { key, kind, open, cuttable: !pinned, positions, slices }
+    Site { key, kind, open, cuttable: !pinned, positions, slices, vanishing }
 }
 
 fn existing(worker: &str, kind: &'static Kind, slice: &SliceReport) -> Option<Spot> {
@@ -173,11 +224,11 @@ fn existing(worker: &str, kind: &'static Kind, slice: &SliceReport) -> Option<Sp
     };
     let (text, profile) = (slice.position.clone(), slice.profile.clone());
     let label = labelled(worker, &slice.slice);
-    Some(Spot { position, text, label, profile, doomed: false })
+    Some(Spot { position, text, label, profile, doomed: false, lent: false })
 }
 
 fn planned(key: &GpuKey, position: Position) -> Spot {
     let profile = position.profile().name.clone();
     let label = labelled(&key.0, &mig::slice_label(key.1 as usize, position));
-    Spot { position, text: position.to_string(), label, profile, doomed: false }
+    Spot { position, text: position.to_string(), label, profile, doomed: false, lent: false }
 }

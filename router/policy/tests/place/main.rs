@@ -6,7 +6,7 @@
 
 mod world;
 
-use policy::place::{Action, State, place};
+use policy::place::{Action, State, place, room, wanted_back};
 use world::{Random, World, model};
 
 #[test]
@@ -292,4 +292,41 @@ fn replicas_leave_a_gpu_that_goes_for_another_or_for_nowhere() {
     assert_eq!(now(&world), ["+1:0"]);
     world.gpus[1].healthy = false;
     assert_eq!(now(&world), ["-0"]);
+}
+
+#[test]
+fn only_the_lent_slices_that_replicas_need_are_wanted_back() {
+    let mut world = World::empty(2, vec![model("a", 100.0, 90.0)]);
+    world.lend(0, "7g.80gb@0");
+    world.lend(1, "4g.40gb@0");
+    world.hold((1, "3g.40gb@4"), 0, State::Ready, 0.5);
+    let back = |world: &World| {
+        let snapshot = world.snapshot(false);
+        let wanted = wanted_back(&snapshot, &place(&snapshot).refusals);
+        wanted.iter().map(|(gpu, position)| format!("{gpu} {position}")).collect::<Vec<_>>()
+    };
+    assert_eq!(back(&world), [""; 0], "there is enough");
+    world.models[0].demand_rps = 500.0;
+    assert_eq!(back(&world), ["1 4g.40gb@0"], "the smaller is enough");
+    world.models[0].demand_rps = 1_000.0;
+    assert_eq!(back(&world), ["0 7g.80gb@0", "1 4g.40gb@0"]);
+}
+
+#[test]
+fn a_slice_for_a_job_is_cut_where_others_are_lent_and_nothing_is_in_the_way() {
+    let mut world = World::empty(3, vec![model("a", 100.0, 90.0)]);
+    world.hold((0, "3g.40gb@4"), 0, State::Ready, 0.5);
+    let found = |world: &World, profile: &str| {
+        let snapshot = world.snapshot(false);
+        let found = room(&snapshot, &place(&snapshot).target, profile);
+        found.map(|room| (room.gpu, room.create.to_string(), room.destroy.len()))
+    };
+    assert_eq!(found(&world, "2g.20gb"), Some((1, "2g.20gb@4".to_owned(), 0)), "no replicas there");
+    world.lend(2, "2g.20gb@4");
+    assert_eq!(found(&world, "2g.20gb"), Some((2, "2g.20gb@2".to_owned(), 0)), "others are lent");
+    world.cut(2, "4g.40gb@0");
+    assert_eq!(found(&world, "2g.20gb"), Some((2, "2g.20gb@2".to_owned(), 1)), "an idle one goes");
+    assert_eq!(found(&world, "7g.80gb"), Some((1, "7g.80gb@0".to_owned(), 0)));
+    world.lend(1, "1g.10gb@0");
+    assert_eq!(found(&world, "7g.80gb"), None);
 }
