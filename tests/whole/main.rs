@@ -12,6 +12,7 @@ mod fleet;
 mod folder;
 mod hangups;
 mod metrics;
+mod objective;
 mod overload;
 mod placement;
 mod process;

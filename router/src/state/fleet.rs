@@ -104,6 +104,8 @@ pub struct SliceState {
     pub lanes: Vec<LaneState>,
     /// The replicas on it, by id.
     pub replicas: Vec<ReplicaState>,
+    /// The training job it is lent to.
+    pub job: Option<u64>,
 }
 
 impl SliceState {
