@@ -203,7 +203,7 @@ function plan(state) {
   const rows = models.map(({ model, demand_rps, capacity_rps, why }) => {
     const short = capacity_rps !== null && demand_rps > capacity_rps;
     const part = capacity_rps ? Math.min(100, (100 * demand_rps) / capacity_rps) : 0;
-    const bar = make("div", { class: short ? "part short" : "part", style: `--part: ${part}%; --model: ${colour(state, model)}`, role: "img", "aria-label": `${Math.round(part)} % of capacity` });
+    const bar = make("div", { class: "part", style: `--part: ${part}%; --model: ${short ? "var(--bad)" : colour(state, model)}`, role: "img", "aria-label": `${Math.round(part)} % of capacity` });
     const cells = [rate(demand_rps), capacity_rps === null ? "not known" : rate(capacity_rps)];
     return make(
       "tr",

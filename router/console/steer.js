@@ -71,7 +71,7 @@ function effect({ changes, effect }) {
       make("h3", {}, moves.length ? `The planner would start ${after.starts} and stop ${after.stops}` : "The planner would move nothing"),
       list(moves),
     );
-    if (after.refusals.length) shown.push(make("h3", {}, "It could not"), list(after.refusals));
+    if (after.refusals.length) shown.push(make("h3", {}, "It could not do all"), list(after.refusals));
   } else {
     shown.push(make("p", {}, "The planner has not decided anything about this model yet."));
   }
