@@ -7,7 +7,7 @@ use loadtest::target::{Target, Url};
 use crate::program::chain;
 
 /// Which router, and as whom.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Door {
     /// The router's admin address
     #[arg(long, default_value = "http://127.0.0.1:8002")]

@@ -5,7 +5,15 @@ use super::*;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn args(format: Format) -> Args {
-    Args { file: None, format, explain: false, compare: false, replay: None }
+    Args {
+        file: None,
+        format,
+        explain: false,
+        compare: false,
+        replay: None,
+        dump: false,
+        door: Door::default(),
+    }
 }
 
 fn scenario(number: u32) -> Problem {
