@@ -172,6 +172,17 @@ impl Known<'_> {
     /// Looks for a plan with fewer GPUs, and takes it if it saves a whole one.
     fn consolidate(&self, target: &mut Target, refusals: &mut Vec<String>) {
         let used = target.gpus().len();
+        let ready: BTreeSet<u64> = self
+            .there()
+            .filter(|there| there.replica.state == State::Ready)
+            .map(|there| there.replica.id)
+            .collect();
+        let under_way = |one: &&Placed| one.replica.is_none_or(|id| !ready.contains(&id));
+        let count = target.placed.iter().filter(under_way).count();
+        if count > 0 {
+            refusals.push(format!("nothing is moved: {count} replicas are still to be ready"));
+            return;
+        }
         match self.plan_anew(target) {
             Some(placed) => {
                 let gpus: BTreeSet<usize> = placed.iter().map(|one| one.gpu).collect();

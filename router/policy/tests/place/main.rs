@@ -6,7 +6,10 @@
 
 mod world;
 
-use policy::place::{Action, State, place};
+use policy::{
+    place::{Action, State, place},
+    plan::Model,
+};
 use world::{Random, World, model};
 
 #[test]
@@ -206,4 +209,49 @@ fn a_model_of_which_nothing_is_known_is_put_wherever_its_memory_fits() {
     let decision = place(&world.snapshot(false));
     let [placed] = &decision.target.placed[..] else { panic!("{decision:#?}") };
     assert!(placed.position.profile().memory_gib * 1024.0 >= 15_000.0, "{decision:#?}");
+}
+
+#[test]
+fn what_was_begun_is_carried_through_while_the_demand_stays() {
+    for seed in 500..520 {
+        let mut random = Random(seed);
+        let mut world = World::new(&mut random, false);
+        world.converge(&mut random, seed);
+        for index in 0..world.models.len() {
+            world.models[index].demand_rps *= random.between(0.3, 1.3);
+        }
+        for round in 0..80 {
+            world.step(&mut random).unwrap();
+            assert_eq!(world.cancelled, 0, "seed {seed}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_is_too_slow_is_put_where_it_is_fastest_or_anywhere_and_it_is_said() {
+    let decide = |slo_ms: f64| {
+        let slow = Model { slo_ms, ..model("slow", 100.0, 50.0) };
+        let world = World::empty(2, vec![slow, model("b", 100.0, 50.0)]);
+        let decision = place(&world.snapshot(false));
+        assert!(decision.refusals[0].starts_with("slow is placed "), "{decision:#?}");
+        let mut placed = decision.target.placed;
+        placed.sort_by_key(|one| one.model);
+        placed.iter().map(|one| one.position.profile().name.clone()).collect::<Vec<_>>()
+    };
+    // A batch takes 6.7 ms on a whole GPU and 40 ms on a seventh.
+    assert_eq!(decide(10.0), ["7g.80gb", "1g.10gb"]);
+    assert_eq!(decide(5.0), ["1g.10gb", "1g.10gb"]);
+}
+
+#[test]
+fn a_replica_that_was_to_go_stays_if_it_is_needed_again() {
+    let mut world = World::empty(1, vec![model("a", 100.0, 90.0)]);
+    world.hold((0, "1g.10gb@0"), 0, State::Ready, 0.9);
+    world.hold((0, "1g.10gb@1"), 0, State::Ready, 0.1);
+    let mut snapshot = world.snapshot(false);
+    snapshot.last = place(&snapshot).target;
+    assert_eq!(snapshot.last.leaving.len(), 1);
+    snapshot.models[0].demand_rps = 180.0;
+    let decision = place(&snapshot);
+    assert_eq!((decision.target.placed.len(), decision.steps.len()), (2, 0), "{decision:#?}");
 }
