@@ -21,8 +21,8 @@ fn model(name: &str) -> Value {
         "dispatch": {
             "waiting": 41, "oldest_age_ms": 12.3, "in_flight": 3, "rate_rps": 1.0,
             "limits": [
-                {"replica": 1, "slice": "gpu0:3g@4", "rows": 8, "set_by": "aimd"},
-                {"replica": 2, "slice": "gpu0:1g@0", "rows": 16, "set_by": "aimd"},
+                {"replica": 1, "slice": "gpu0:3g@4", "rows": 8, "set_by": "aimd", "slowdown": 1.0},
+                {"replica": 2, "slice": "gpu0:1g@0", "rows": 16, "set_by": "aimd", "slowdown": 1.0},
             ],
         },
         "replicas": {"starting": 1, "warming": 0, "ready": 2, "draining": 0, "failed": 0},
