@@ -9,6 +9,7 @@
 //! Queues that outlive an interval, bursts within one, and the network are not seen.
 
 mod lookup;
+mod needs;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,6 +17,7 @@ use loadtest::plan::Source;
 use simgpu::{Busy, Load, Shared};
 
 use self::lookup::{Going, Lookup};
+pub(crate) use self::needs::{Need, Needs};
 use crate::{
     claims::Broken,
     fleet::{Fault, Fleet, Times, Trouble},
@@ -104,22 +106,22 @@ pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, Broken> {
 
 /// Requests of one interval, by how they end.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
-    offered: f64,
-    in_time: f64,
+pub(crate) struct Flow {
+    pub(crate) offered: f64,
+    pub(crate) in_time: f64,
     late: f64,
     failed: f64,
 }
 
 impl Flow {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.offered += other.offered;
         self.in_time += other.in_time;
         self.late += other.late;
         self.failed += other.failed;
     }
 
-    fn ends(self) -> summary::Ends {
+    pub(crate) fn ends(self) -> summary::Ends {
         let [offered, in_time, late, failed] =
             [self.offered, self.in_time, self.late, self.failed].map(|count| count.round() as u64);
         let refused = offered.saturating_sub(in_time + late + failed);

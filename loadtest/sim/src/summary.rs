@@ -1,9 +1,12 @@
 //! What came of a study, for people and for machines.
 
+mod training;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+pub use self::training::{Holding, TrainingSummary};
 use crate::{
     fleet::Fleet,
     report::{Outcome, Report},
@@ -44,8 +47,8 @@ pub struct Summary {
     pub models: Vec<ModelSummary>,
     /// How it went over time.
     pub timeline: Vec<Point>,
-    /// Training jobs that were read; they wait for loans.
-    pub training_jobs: usize,
+    /// What came of training jobs, if there were any.
+    pub training: Option<TrainingSummary>,
     /// Events, or intervals, that were gone through.
     pub events: u64,
 }
@@ -163,7 +166,7 @@ pub(crate) fn blank(study: &Study, fleet: &Fleet) -> Summary {
         objectives_met: true,
         models: fleet.models.iter().zip(replicas).map(model).collect(),
         timeline: Vec::new(),
-        training_jobs: study.jobs.len(),
+        training: None,
         events: 0,
     }
 }

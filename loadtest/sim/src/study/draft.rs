@@ -84,6 +84,16 @@ pub(super) struct Fault {
 #[serde(deny_unknown_fields)]
 pub(super) struct Training {
     pub(super) trace_csv: Spanned<String>,
+    pub(super) from_s: Option<Spanned<f64>>,
+    pub(super) until_s: Option<Spanned<f64>>,
+    pub(super) gpus: Spanned<u32>,
+    pub(super) order: Option<Spanned<String>>,
+    pub(super) tenants: Option<Spanned<String>>,
+    pub(super) loans: Option<Spanned<String>>,
+    pub(super) elastic: Option<bool>,
+    pub(super) reserve_gpus: Option<Spanned<u32>>,
+    pub(super) round_s: Option<Spanned<f64>>,
+    pub(super) checkpoint_every_s: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
