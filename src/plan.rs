@@ -1,16 +1,20 @@
 //! `sluice plan`: the fewest GPUs that keep every objective, and who sits where on them.
 
+mod decision;
 mod json;
 mod table;
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use policy::plan::{self, Plan, PlanError, Problem, rivals::Planner};
-use router::planfile;
+use policy::{
+    place::place,
+    plan::{self, Plan, PlanError, Problem, rivals::Planner},
+};
+use router::{planfile, replay};
 use tokio::time::Instant;
 
 /// The exit code of a bad plan file.
@@ -22,11 +26,12 @@ const BAD_CONFIGURATION: u8 = 78;
     Examples:\n  \
     sluice plan configs/plans/scenario-2.toml\n  \
     sluice plan configs/plans/scenario-2.toml --compare\n  \
-    sluice plan configs/plans/scenario-2.toml --format json --explain")]
+    sluice plan configs/plans/scenario-2.toml --format json --explain\n  \
+    sluice plan --replay placement.json")]
 pub(crate) struct Args {
     /// The plan file: models with their demand, and a fleet
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "replay")]
+    file: Option<PathBuf>,
     /// How to write the plan
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -36,6 +41,9 @@ pub(crate) struct Args {
     /// Run other planners on the same file too
     #[arg(long)]
     compare: bool,
+    /// Decide again what a live router decided from this dump, instead of planning a file
+    #[arg(long, value_name = "DUMP", conflicts_with_all = ["file", "compare", "explain"])]
+    replay: Option<PathBuf>,
 }
 
 /// How the plan is written.
@@ -51,6 +59,8 @@ enum Format {
 struct Outcome {
     planner: Planner,
     planned: Result<Plan, PlanError>,
+    /// Models that their neighbours would slow past their objective.
+    slowed: usize,
     seconds: f64,
 }
 
@@ -64,7 +74,19 @@ struct Verdict {
 
 /// Plans and tells.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let verdict = match planfile::load(&args.file) {
+    let verdict = match (&args.replay, &args.file) {
+        (Some(dump), _) => replayed(args, dump),
+        (None, Some(file)) => planned(args, file),
+        (None, None) => Verdict::default(),
+    };
+    let told = io::stderr()
+        .write_all(verdict.stderr.as_bytes())
+        .and_then(|()| io::stdout().write_all(verdict.stdout.as_bytes()));
+    if told.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
+}
+
+fn planned(args: &Args, file: &Path) -> Verdict {
+    match planfile::load(file) {
         Ok((problem, warnings)) => {
             let warnings: String =
                 warnings.iter().map(|told| format!("warning: {told}\n")).collect();
@@ -72,16 +94,34 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             verdict.stderr.insert_str(0, &warnings);
             verdict
         }
-        Err(problems) => Verdict {
-            stderr: format!("{problems}\n"),
-            code: BAD_CONFIGURATION,
-            ..Verdict::default()
-        },
+        Err(problems) => refused(format!("{problems}\n")),
+    }
+}
+
+fn replayed(args: &Args, dump: &Path) -> Verdict {
+    let path = dump.display();
+    let text = match std::fs::read_to_string(dump) {
+        Ok(text) => text,
+        Err(error) => return refused(format!("{path}: cannot be read: {error}\n")),
     };
-    let told = io::stderr()
-        .write_all(verdict.stderr.as_bytes())
-        .and_then(|()| io::stdout().write_all(verdict.stdout.as_bytes()));
-    if told.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
+    match replay::load(&text) {
+        Ok(snapshot) => {
+            let decided = place(&snapshot);
+            let stdout = match args.format {
+                Format::Table => decision::table(&snapshot, &decided),
+                Format::Json => decision::json(&snapshot, &decided),
+            };
+            Verdict { stdout, ..Verdict::default() }
+        }
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            refused(format!("{path}: {error}{}\n", cause.unwrap_or_default()))
+        }
+    }
+}
+
+fn refused(stderr: String) -> Verdict {
+    Verdict { stderr, code: BAD_CONFIGURATION, ..Verdict::default() }
 }
 
 fn judge(args: &Args, problem: &Problem) -> Verdict {
@@ -113,7 +153,9 @@ fn judge(args: &Args, problem: &Problem) -> Verdict {
 fn timed(planner: Planner, problem: &Problem) -> Outcome {
     let began = Instant::now();
     let planned = planner.plan(problem);
-    Outcome { planner, planned, seconds: began.elapsed().as_secs_f64() }
+    let seconds = began.elapsed().as_secs_f64();
+    let slowed = planned.as_ref().map_or(0, |planned| plan::misses(problem, planned).len());
+    Outcome { planner, planned, slowed, seconds }
 }
 
 /// Why there is no plan, and what would help.

@@ -22,6 +22,7 @@ pub mod place;
 pub mod planfile;
 pub mod recent;
 pub mod registry;
+pub mod replay;
 pub mod serve;
 pub mod state;
 pub mod trace;

@@ -52,6 +52,7 @@ struct OutcomeView<'a> {
     planner: &'a str,
     gpus_used: Option<u32>,
     slices: Option<usize>,
+    models_slowed: Option<usize>,
     seconds: f64,
 }
 
@@ -78,6 +79,7 @@ pub(super) fn comparison(outcomes: &[Outcome]) -> String {
         planner: outcome.planner.name(),
         gpus_used: outcome.planned.as_ref().ok().map(|plan| plan.gpus_used),
         slices: outcome.planned.as_ref().ok().map(|plan| plan.slices.len()),
+        models_slowed: outcome.planned.is_ok().then_some(outcome.slowed),
         seconds: outcome.seconds,
     };
     line(&outcomes.iter().map(view).collect::<Vec<_>>())

@@ -10,6 +10,8 @@ use super::Outcome;
 const CELL: usize = 9;
 /// With more slices than this only the models are listed; the rest is for scripts.
 const MOST_SLICES: usize = 200;
+/// With more GPUs that look different than this, the others are counted.
+const MOST_PICTURES: usize = 32;
 
 /// The whole plan.
 pub(super) fn plan(problem: &Problem, plan: &Plan, explain: bool) -> String {
@@ -21,6 +23,10 @@ pub(super) fn plan(problem: &Problem, plan: &Plan, explain: bool) -> String {
         write!(text, "; no plan uses fewer than {}", plan.fewest_gpus()).expect("strings grow");
     }
     writeln!(text, " (fractional bound {:.2})", plan.lower_bound_gpus).expect("strings grow");
+    if problem.rules.spare_gpus > 0 {
+        writeln!(text, "{} of each kind kept free", problem.rules.spare_gpus)
+            .expect("strings grow");
+    }
     text += "\n";
     text += &pictures(problem, plan);
     if plan.slices.len() <= MOST_SLICES {
@@ -31,14 +37,19 @@ pub(super) fn plan(problem: &Problem, plan: &Plan, explain: bool) -> String {
 
 /// What each planner would use.
 pub(super) fn comparison(outcomes: &[Outcome]) -> String {
-    let mut rows = vec![["planner", "GPUs", "slices", "seconds"].map(str::to_owned).to_vec()];
+    let titles = ["planner", "GPUs", "slices", "models slowed", "seconds"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for outcome in outcomes {
-        let (gpus, slices) = match &outcome.planned {
-            Ok(plan) => (plan.gpus_used.to_string(), plan.slices.len().to_string()),
-            Err(_) => ("too few".to_owned(), "-".to_owned()),
+        let (gpus, slices, slowed) = match &outcome.planned {
+            Ok(plan) => (
+                plan.gpus_used.to_string(),
+                plan.slices.len().to_string(),
+                outcome.slowed.to_string(),
+            ),
+            Err(_) => ("too few".to_owned(), "-".to_owned(), "-".to_owned()),
         };
         let seconds = format!("{:.4}", outcome.seconds);
-        rows.push(vec![outcome.planner.name().to_owned(), gpus, slices, seconds]);
+        rows.push(vec![outcome.planner.name().to_owned(), gpus, slices, slowed, seconds]);
     }
     format!("\n{}", aligned(&rows, 1))
 }
@@ -57,10 +68,14 @@ fn pictures(problem: &Problem, plan: &Plan) -> String {
             Some(_) | None => drawn.push((first.gpu, first.gpu, picture)),
         }
     }
-    for (from, to, picture) in drawn {
+    let left: usize = drawn.iter().skip(MOST_PICTURES).map(|(from, to, _)| to - from + 1).sum();
+    for (from, to, picture) in drawn.into_iter().take(MOST_PICTURES) {
         let numbers =
             if from == to { format!("gpu {from}") } else { format!("gpus {from} to {to}") };
         text += &format!("{numbers}, {picture}\n");
+    }
+    if left > 0 {
+        text += &format!("and {left} GPUs more; --format json has them all\n\n");
     }
     text
 }

@@ -5,7 +5,7 @@ use super::*;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn args(format: Format) -> Args {
-    Args { file: PathBuf::new(), format, explain: false, compare: false }
+    Args { file: None, format, explain: false, compare: false, replay: None }
 }
 
 fn scenario(number: u32) -> Problem {
@@ -77,4 +77,39 @@ fn the_comparison_has_a_line_for_every_planner() {
             verdict.stdout
         );
     }
+}
+
+#[test]
+fn a_dump_is_decided_again_with_every_reason() {
+    let path = std::env::temp_dir().join(format!("sluice-dump-{}.json", std::process::id()));
+    let dump = r#"{"models":[{"name":"digits","demand_rps":150.0,"slo_ms":500.0,"measured":[
+        {"kind":null,"rows":[["1g.10gb",4,1,100.0]]}],"max_batch":null,"memory_mib":null,
+        "replicas_min":1,"replicas_max":4,"draws":{"power":0.0,"bandwidth":0.0,"pcie":0.0},
+        "slowdown":1.0}],"gpus":[{"kind":"A100-80GB","healthy":true,"cuttable":true,"slices":[
+        {"position":"1g.10gb@0","loaned":false,"pinned":false,"replicas":[{"id":3,"model":0,
+        "state":"ready","busy":0.5}]}]}],"rules":{"latency_share":0.45,
+        "max_processes":5,"share_slices":true,"gain_power":0.5,"gain_pcie":0.1,"gain_tlb":0.015,
+        "spare_gpus":0,"work":100000},"consolidate":false,"last":{"placed":[],"leaving":[]}}"#;
+    std::fs::write(&path, dump).unwrap();
+    let replay = |format| run_replay(format, &path);
+    let table = replay(Format::Table);
+    assert_eq!(table.code, 0, "{}", table.stderr);
+    assert!(table.stdout.contains("cut"), "{}", table.stdout);
+    assert!(
+        table.stdout.contains("digits is to serve 150.0 requests/s and has 100.0"),
+        "{}",
+        table.stdout
+    );
+    let json: serde_json::Value = serde_json::from_str(&replay(Format::Json).stdout).unwrap();
+    assert_eq!(json["target"].as_array().unwrap().len(), 2, "{json}");
+    assert_eq!(json["steps"][1]["start"]["model"], "digits", "{json}");
+    std::fs::write(&path, "{}").unwrap();
+    let refused = replay(Format::Table);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(refused.code, 78);
+    assert!(refused.stderr.contains("not a dump of a router's placement: missing field `models`"));
+}
+
+fn run_replay(format: Format, path: &Path) -> Verdict {
+    replayed(&args(format), path)
 }

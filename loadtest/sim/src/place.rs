@@ -6,6 +6,7 @@ use loadtest::plan::Source;
 use mig::Geometry;
 use policy::{
     dispatch::Settings,
+    interference::Load,
     plan::{self, PlanError, Problem, Rules, rivals::Planner},
     spread::{self, NoRoom, Slice, Want},
 };
@@ -46,6 +47,8 @@ impl Placement {
             Self::Planned(Planner::BestFit) => "best-fit",
             Self::Planned(Planner::Greedy) => "greedy",
             Self::Planned(Planner::Parva) => "parva",
+            Self::Planned(Planner::Fragmentation) => "fragmentation",
+            Self::Planned(Planner::Blind) => "plan-blind",
         }
     }
 
@@ -167,6 +170,8 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
         memory_mib: subject.memory_mib,
         replicas_min: 1,
         replicas_max: u32::MAX,
+        load: Load::default(),
+        slowdown: 1.0,
     };
     let problem = Problem {
         models: study.models.iter().enumerate().map(model).collect(),

@@ -88,6 +88,7 @@ fn planner(mut section: Section<'_>, notes: &mut Notes<'_>) -> Rules {
     let share: Option<At<f64>> = section.get("latency_share", notes);
     let processes: Option<At<u64>> = section.get("max_processes", notes);
     let share_slices: Option<At<bool>> = section.get("share_slices", notes);
+    let spare: Option<At<u64>> = section.get("spare_gpus", notes);
     section.finish(notes);
     if let Some(At { value, place }) = share {
         if value > 0.0 && value <= 0.5 {
@@ -102,6 +103,8 @@ fn planner(mut section: Section<'_>, notes: &mut Notes<'_>) -> Rules {
     }
     rules.max_processes =
         within_u32("max_processes", processes.as_ref(), 1..=48, rules.max_processes, notes);
+    rules.spare_gpus =
+        within_u32("spare_gpus", spare.as_ref(), 0..=MAX_GPUS, rules.spare_gpus, notes);
     rules.share_slices = share_slices.map_or(rules.share_slices, |given| given.value);
     rules
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use policy::plan::{Measured, Model, Row};
+use policy::{
+    interference::Load,
+    plan::{Measured, Model, Row},
+};
 use toml::{Spanned, de::DeValue};
 
 use crate::config::{
@@ -52,6 +55,8 @@ pub(super) fn read(
     let replicas = section.section("replicas", "replicas = { min = 1, max = 4 }", notes);
     let (replicas_min, replicas_max) =
         replicas.map_or((1, u32::MAX), |section| replica_limits(section, place, notes));
+    let draws = section.section("draws", "draws = { power = 0.8 }", notes);
+    let load = draws.map_or_else(Load::default, |section| load(section, notes));
     section.leave(&ROUTERS);
     section.finish(notes);
 
@@ -72,6 +77,8 @@ pub(super) fn read(
             memory_mib,
             replicas_min,
             replicas_max,
+            load,
+            slowdown: 1.0,
         })
     };
     let model = model();
@@ -138,6 +145,23 @@ fn demand_rps(given: &At<f64>, notes: &mut Notes<'_>) -> Option<f64> {
     }
     notes.problem(*place, format!("demand_rps is {value}; give 0 to {MAX_DEMAND_RPS}"));
     None
+}
+
+/// What a model asks, when busy, of what slices share.
+fn load(mut section: Section<'_>, notes: &mut Notes<'_>) -> Load {
+    let mut part = |key: &'static str, most: f64| {
+        let given: Option<At<f64>> = section.get(key, notes);
+        let At { value, place } = given?;
+        if (0.0..=most).contains(&value) {
+            return Some(value);
+        }
+        notes.problem(place, format!("draws.{key} is {value}; give 0 to {most}"));
+        None
+    };
+    let (power, bandwidth, pcie) = (part("power", 4.0), part("bandwidth", 1.0), part("pcie", 1.0));
+    section.finish(notes);
+    let known = |part: Option<f64>| part.unwrap_or(0.0);
+    Load { power: known(power), bandwidth: known(bandwidth), pcie: known(pcie) }
 }
 
 /// Unlike a router's, `max` is open unless given: how many there are is the question.

@@ -42,6 +42,20 @@ fn a_routers_model_table_is_taken_with_its_demand() {
 }
 
 #[test]
+fn what_a_model_draws_and_what_is_kept_free_are_taken() {
+    let text =
+        format!("{MODEL}draws = {{ power = 1.2, pcie = 0.3 }}\n{GPU}[planner]\nspare_gpus = 1\n");
+    let problem = parse_with("draws", &text).unwrap();
+    let load = problem.models[0].load;
+    assert_eq!((load.power, load.bandwidth, load.pcie), (1.2, 0.0, 0.3));
+    assert_eq!(problem.rules.spare_gpus, 1);
+    let wrong = text.replace("1.2", "-1").replace("pcie", "pci");
+    let problems = parse_with("wrong-draws", &wrong).unwrap_err();
+    assert!(problems.starts_with("plan.toml:6:19: draws.power is -1; give 0 to 4\n"), "{problems}");
+    assert!(problems.contains(": unknown key `pci`; "), "{problems}");
+}
+
+#[test]
 fn measurements_may_be_given_by_kind_of_gpu() {
     let text =
         MODEL.replace("\"p.csv\"", "{ \"A100-80GB\" = \"p.csv\", \"A30-24GB\" = \"p.csv\" }");

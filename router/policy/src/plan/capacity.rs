@@ -122,18 +122,30 @@ impl Table {
         &self.capacities[model * self.slots..(model + 1) * self.slots]
     }
 
-    /// What turns are worth to every model on every slot, if having one at all costs nothing.
-    pub(super) fn turns_at_best(&self) -> Vec<Turns> {
-        self.curves.iter().map(|curve| Turns { rps: curve.peak_rps(), start: 0.0 }).collect()
+    /// What turns are worth to every model on every slot at the very best, for a bound.
+    ///
+    /// In a round of length `C` a model has `l(b) / C` of the slot; `C + l(b)` is within the time its
+    /// objective leaves and `b` is at least one row, so no turn takes less than the smallest batch
+    /// does of the longest round.
+    pub(super) fn turns_at_best(&self, models: &[Model], rules: &Rules) -> Vec<Turns> {
+        let each = self.curves.iter().enumerate();
+        each.map(|(index, curve)| {
+            let limit_ms = 2.0 * rules.latency_share * models[index / self.slots].slo_ms;
+            let own_ms = curve.start_ms() + SWITCH_MS;
+            let least = if own_ms < limit_ms / 2.0 { own_ms / (limit_ms - own_ms) } else { 1.0 };
+            Turns { rps: curve.peak_rps(), start: 0.0, least }
+        })
+        .collect()
     }
 
     /// What turns are likely to be worth to every model on every slot: a round is at most as long
     /// as the objective allows, and the smallest batch takes its part of it.
-    pub(super) fn turns(&self, models: &[Model], rules: &Rules) -> Vec<Turns> {
+    pub(super) fn turns(&self, models: &[Model], rules: &Rules, part: f64) -> Vec<Turns> {
         let each = self.curves.iter().enumerate();
         each.map(|(index, curve)| {
             let round_ms = 2.0 * rules.latency_share * models[index / self.slots].slo_ms;
-            Turns { rps: curve.peak_rps(), start: (curve.start_ms() / round_ms).min(1.0) }
+            let start = (curve.start_ms() / round_ms).min(1.0);
+            Turns { rps: part * curve.peak_rps(), start, least: 0.0 }
         })
         .collect()
     }
@@ -148,6 +160,11 @@ impl Table {
     }
 }
 
+/// Every measured way to run `model` on such a slice, within its objective or not.
+pub(crate) fn ways(model: &Model, kind: &Kind, profile: &Profile) -> Vec<Choice> {
+    usable(model, kind, profile, &memory_by_batch(model))
+}
+
 fn best(rows: &[Choice], max_processes: u32) -> Option<Choice> {
     let allowed = rows.iter().filter(|row| row.processes <= max_processes);
     // The first of equals has the smaller batch and fewer processes.
@@ -160,26 +177,23 @@ fn best(rows: &[Choice], max_processes: u32) -> Option<Choice> {
 
 /// The measurements that hold for `profile` of `kind`.
 ///
-/// A row of that very profile ran there, so it fits. Where the profile was not measured, the
-/// largest measured one with no more compute stands in, and must be shown to fit the memory.
+/// A row of that very profile ran there, so it fits, unless the operator says what a process needs.
+/// Where the profile was not measured, the largest measured one with no more compute stands in, and
+/// must be shown to fit the memory.
 fn usable(model: &Model, kind: &Kind, profile: &Profile, memory: &[(u32, f64)]) -> Vec<Choice> {
     let available_mib = profile.memory_gib * MIB_PER_GIB;
-    if model.memory_mib.is_some_and(|needed| needed as f64 > available_mib) {
-        return Vec::new();
-    }
     let Some(measured) = measured_on(model, kind) else { return Vec::new() };
     let (name, exact) = stand_in(measured, profile);
     let max_batch = model.max_batch.unwrap_or(u32::MAX);
     let rows = measured.rows.iter().filter(|row| row.profile == name && row.batch <= max_batch);
     rows.filter(|row| {
         let needed = f64::from(row.processes) * need(memory, row.batch);
-        exact || needed <= available_mib
+        (exact && model.memory_mib.is_none()) || needed <= available_mib
     })
-    .map(|row| Choice {
-        batch: row.batch,
-        processes: row.processes,
-        capacity_rps: row.throughput_rps,
-        latency_ms: f64::from(row.batch * row.processes) / row.throughput_rps * 1000.0,
+    .map(|row| {
+        let capacity_rps = row.throughput_rps / model.slowdown;
+        let latency_ms = f64::from(row.batch * row.processes) / capacity_rps * 1000.0;
+        Choice { batch: row.batch, processes: row.processes, capacity_rps, latency_ms }
     })
     .collect()
 }

@@ -16,8 +16,17 @@ pub(super) struct Need<'a> {
 pub(super) struct Turns {
     /// Requests per second of all of the slot's time; 0 where the model cannot be.
     pub(super) rps: f64,
-    /// The part of the slot's time that it takes to have a turn at all.
+    /// The part of the slot's time that it takes to have a turn at all, beside that of its rows.
     pub(super) start: f64,
+    /// No turn takes a smaller part of the slot's time, rows and all.
+    pub(super) least: f64,
+}
+
+impl Turns {
+    /// The part of the slot's time that `rate_rps` takes.
+    fn part(&self, rate_rps: f64) -> f64 {
+        (rate_rps / self.rps + self.start).max(self.least)
+    }
 }
 
 /// Slots that cover a need.
@@ -32,10 +41,20 @@ pub(super) struct Cover {
     pub(super) least_cost: f64,
 }
 
+impl Cover {
+    /// Slots and how many of each, parts included.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (usize, f64)> {
+        let whole = self.slots.iter().map(|(slot, count)| (*slot, f64::from(*count)));
+        whole.chain(self.part)
+    }
+}
+
 /// What finding one counts as, in rounds of turns tried.
 pub(super) const COVER_WORK: u64 = 5;
-/// A search that takes longer keeps the best it has; its bound is then the fractional one.
+/// A search that takes longer keeps the best it has; its bound is then that of what was not tried.
 const NODES: u32 = 500;
+/// A cover that would be cheaper by no more than this part is not looked for.
+const NEAR: f64 = 1e-4;
 /// Beyond this many slots the bulk is bought at the best price per request; only the end matters.
 const LARGE: f64 = 12.0;
 /// How much of the bulk is left to the search.
@@ -73,17 +92,18 @@ pub(super) fn cheapest(
     let bulk = Bulk::buy(need, &mut items);
     let (min, max) = need.replicas;
     let mut search = Search {
-        largest: suffix_largest(&items),
+        suffixes: suffixes(&items),
         items,
         parts,
         part_ratio,
         limits: (min.saturating_sub(bulk.count), max.saturating_sub(bulk.count)),
         chosen: Vec::new(),
         best: None,
+        least_untried: f64::INFINITY,
         nodes: NODES,
     };
     search.visit(0, State { rest: bulk.rest, cost: 0.0, count: 0 });
-    let exact = bulk.count == 0 && search.nodes > 0;
+    let least_untried = search.least_untried;
     let Best { cost, mut slots, part } = search.best?;
     for (bought, count) in bulk.slots {
         match slots.iter_mut().find(|(slot, _)| *slot == bought) {
@@ -93,7 +113,8 @@ pub(super) fn cheapest(
     }
     slots.sort_unstable();
     let cost = cost + bulk.cost;
-    let least_cost = if exact { cost } else { cost.min(need.demand_rps * ratio) };
+    let least_cost =
+        if bulk.count == 0 { cost.min(least_untried) } else { cost.min(need.demand_rps * ratio) };
     Some(Cover { slots, part, cost, least_cost })
 }
 
@@ -133,8 +154,8 @@ fn parts(turns: &[Turns], prices: &[f64], available: Option<&[u32]>) -> Vec<Part
     let mut parts: Vec<Part> = each
         .map(|(slot, (turns, price))| {
             let price = price.max(0.0);
-            let (ratio, fixed) = (price / turns.rps, price * turns.start);
-            Part { slot, turns: *turns, ratio, fixed }
+            let (ratio, fixed) = (price / turns.rps, price * turns.part(0.0));
+            Part { slot, turns: *turns, price, ratio, fixed }
         })
         .collect();
     parts.sort_by(|a, b| a.ratio.total_cmp(&b.ratio).then(a.fixed.total_cmp(&b.fixed)));
@@ -151,7 +172,9 @@ fn parts(turns: &[Turns], prices: &[f64], available: Option<&[u32]>) -> Vec<Part
 struct Part {
     slot: usize,
     turns: Turns,
+    price: f64,
     ratio: f64,
+    /// What the smallest turn costs.
     fixed: f64,
 }
 
@@ -180,14 +203,16 @@ struct State {
 /// Depth first, best price per request first, cut where even fractions would cost too much.
 struct Search {
     items: Vec<Item>,
-    /// The largest capacity from each item on.
-    largest: Vec<f64>,
+    /// The largest capacity and the lowest price from each item on.
+    suffixes: Vec<(f64, f64)>,
     parts: Vec<Part>,
     /// What a request per second costs at least in parts.
     part_ratio: f64,
     limits: (u32, u32),
     chosen: Vec<(usize, u32)>,
     best: Option<Best>,
+    /// No cover that was cut off costs less.
+    least_untried: f64,
     nodes: u32,
 }
 
@@ -202,9 +227,14 @@ impl Search {
             self.finish_with(self.parts[part], state, room);
         }
         let Some(item) = self.items.get(index).copied() else { return };
-        let short =
-            self.parts.is_empty() && state.rest > f64::from(room) * self.largest[index] + 1e-9;
-        if self.nodes == 0 || short || self.too_dear(index, state) {
+        let largest = self.suffixes[index].0;
+        let short = self.parts.is_empty() && state.rest > f64::from(room) * largest + 1e-9;
+        let least = self.in_fractions(index, state).max(self.in_whole(index, state));
+        if short || self.too_dear(least) {
+            return;
+        }
+        if self.nodes == 0 {
+            self.least_untried = self.least_untried.min(least);
             return;
         }
         self.nodes -= 1;
@@ -216,7 +246,8 @@ impl Search {
                 count: state.count + count,
             };
             // Fewer of this one are dearer still, unless parts are cheaper than it.
-            if next.rest > 1e-9 && self.part_ratio >= item.ratio && self.too_dear(index + 1, next) {
+            let least = self.in_fractions(index + 1, next);
+            if next.rest > 1e-9 && self.part_ratio >= item.ratio && self.too_dear(least) {
                 break;
             }
             if count > 0 {
@@ -229,17 +260,32 @@ impl Search {
         }
     }
 
-    /// Whether the rest would cost too much even in fractions of the items from `index` on.
-    fn too_dear(&self, index: usize, state: State) -> bool {
+    /// What a cover costs at least if the rest is bought in fractions of the items from `index` on.
+    fn in_fractions(&self, index: usize, state: State) -> f64 {
         let ratio = self.items.get(index).map_or(f64::INFINITY, |item| item.ratio);
-        let least = state.cost + state.rest * ratio.min(self.part_ratio);
-        self.best.as_ref().is_some_and(|best| least >= best.cost - 1e-12)
+        state.cost + state.rest * ratio.min(self.part_ratio)
+    }
+
+    /// What a cover costs at least if the rest is bought in whole items from `index` on, or in parts.
+    fn in_whole(&self, index: usize, state: State) -> f64 {
+        let Some((largest, cheapest)) = self.suffixes.get(index) else { return f64::INFINITY };
+        let several = if state.rest <= *largest { *cheapest } else { 2.0 * cheapest };
+        state.cost + several.min(state.rest * self.part_ratio)
+    }
+
+    /// Whether no cover that costs `least` or more is cheaper than the best by enough to be tried.
+    fn too_dear(&mut self, least: f64) -> bool {
+        let too_dear = self.best.as_ref().is_some_and(|best| least >= best.cost * (1.0 - NEAR));
+        if too_dear {
+            self.least_untried = self.least_untried.min(least);
+        }
+        too_dear
     }
 
     /// Takes the slots chosen and buys the rest in part.
     fn finish_with(&mut self, part: Part, state: State, room: u32) {
-        let cost = state.cost + state.rest * part.ratio + part.fixed;
-        let count = state.rest / part.turns.rps + part.turns.start;
+        let count = part.turns.part(state.rest);
+        let cost = state.cost + count * part.price;
         if count <= f64::from(room)
             && self.best.as_ref().is_none_or(|best| cost < best.cost - 1e-12)
         {
@@ -293,14 +339,14 @@ fn drop_dominated(items: &mut Vec<Item>) {
     });
 }
 
-fn suffix_largest(items: &[Item]) -> Vec<f64> {
-    let mut largest = vec![0.0_f64; items.len()];
-    let mut most = 0.0_f64;
-    for (index, item) in items.iter().enumerate().rev() {
-        most = most.max(item.capacity);
-        largest[index] = most;
+fn suffixes(items: &[Item]) -> Vec<(f64, f64)> {
+    let mut suffixes = vec![(0.0, 0.0); items.len()];
+    let (mut most, mut least) = (0.0_f64, f64::INFINITY);
+    for (suffix, item) in suffixes.iter_mut().zip(items).rev() {
+        (most, least) = (most.max(item.capacity), least.min(item.price));
+        *suffix = (most, least);
     }
-    largest
+    suffixes
 }
 
 #[cfg(test)]

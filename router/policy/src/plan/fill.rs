@@ -7,12 +7,15 @@ use super::{
     MANY,
     cover::{COVER_WORK, Cover},
     hardware::Hardware,
+    master::{Supplies, Supply},
     pack::{Fit, Packing, Piece, Shared},
-    relax::{Demand, ROUGH, Supply, relax},
+    relax::{Demand, Hint, ROUGH, relax},
 };
 
 /// How often the models are placed anew, those left out first.
 const ATTEMPTS: u32 = 6;
+/// As many slots as anyone may want.
+const ANY: u32 = u32::MAX / 2;
 /// A slot this full is not worth sharing.
 const FULL: f64 = 0.95;
 
@@ -90,6 +93,31 @@ pub(super) fn fill(
     None
 }
 
+/// Gives every model the cover it has, of as many slots as it takes.
+pub(super) fn settle(terms: &Terms<'_>, covers: &[(usize, &Cover)]) -> Option<Filling> {
+    let slots = terms.demand.slots;
+    let packing = Packing {
+        terms,
+        prices: terms.prices.to_vec(),
+        free: vec![ANY; slots],
+        fit: Fit::Tight,
+        open: Vec::new(),
+        work: 0,
+    };
+    let mut attempt = Attempt { packing, reserved: vec![0.0; slots], whole: Vec::new() };
+    let mut pieces = Vec::new();
+    for (model, cover) in covers {
+        if terms.demand.shared() {
+            attempt.take_partly(*model, cover, &mut pieces);
+        } else {
+            attempt.take(*model, cover);
+        }
+    }
+    let left_out = attempt.place(pieces, &vec![0; terms.demand.models.len()]);
+    let filling = Filling { whole: attempt.whole, shared: attempt.packing.open };
+    left_out.is_empty().then_some(filling)
+}
+
 /// The models in the order in which they choose.
 fn order(terms: &Terms<'_>, order: Order) -> Vec<usize> {
     let mut keyed: Vec<(f64, usize)> = (0..terms.demand.models.len())
@@ -148,16 +176,18 @@ impl Attempt<'_> {
                 None => left_out.push(*model),
             }
         }
+        left_out.extend(self.place(pieces, urgency));
+        left_out
+    }
+
+    /// Packs the pieces, the urgent and then the largest first, and says whose found no room.
+    fn place(&mut self, mut pieces: Vec<Piece>, urgency: &[u32]) -> Vec<usize> {
         pieces.sort_by(|a, b| {
             let urgency = urgency[b.model].cmp(&urgency[a.model]);
             urgency.then(b.worth.total_cmp(&a.worth)).then(a.model.cmp(&b.model))
         });
-        for piece in pieces {
-            if self.packing.place(&piece).is_none() {
-                left_out.push(piece.model);
-            }
-        }
-        left_out
+        pieces.retain(|piece| self.packing.place(piece).is_none());
+        pieces.into_iter().map(|piece| piece.model).collect()
     }
 
     /// Asks what the slots still free are worth to those not yet placed.
@@ -165,7 +195,9 @@ impl Attempt<'_> {
         let available = self.available();
         let supplies = [Supply { counts: &available, pool: None }];
         let demand = Demand { only: left, ..self.packing.terms.demand };
-        if let Some(relaxed) = relax(&demand, &supplies, &[], ROUGH) {
+        let supplies = Supplies { each: &supplies, limits: &[] };
+        let hint = Hint { prices: &self.packing.prices, purchases: &[] };
+        if let Some(relaxed) = relax(&demand, &supplies, hint, ROUGH) {
             self.packing.work += demand.work(relaxed.rounds);
             self.packing.prices = relaxed.prices;
         }

@@ -11,15 +11,9 @@ use super::{
     Model,
     capacity::Table,
     cover::{self, COVER_WORK, Cover, Need, Turns},
-    simplex::Simplex,
+    master::{Master, Purchase, Relaxed, Supplies},
 };
 
-/// A GPU more than the fleet has costs this many that it has.
-const BEYOND_FLEET: f64 = 100.0;
-/// A slot from nowhere; dearer than a GPU beyond the fleet.
-const FROM_NOWHERE: f64 = 1_000.0;
-/// Buying nothing; must never pay.
-const NOT_SERVED: f64 = 1e12;
 const PIVOTS: u32 = 5_000;
 /// What the program itself counts as in each round.
 const ROUND_WORK: u64 = 200;
@@ -111,31 +105,6 @@ impl Demand<'_> {
     }
 }
 
-/// Something that gives slots.
-#[derive(Clone, Debug)]
-pub(super) struct Supply<'a> {
-    pub(super) counts: &'a [u32],
-    /// Which limit it counts against.
-    pub(super) pool: Option<usize>,
-}
-
-/// The solution of the relaxed program.
-#[derive(Clone, Debug)]
-pub(super) struct Relaxed {
-    /// Of each slot.
-    pub(super) prices: Vec<f64>,
-    /// No plan uses fewer supplies.
-    pub(super) bound: f64,
-    /// How often all models were asked.
-    pub(super) rounds: u32,
-    /// How much of each supply is used.
-    pub(super) used: Vec<f64>,
-    /// Slots of each type wanted.
-    pub(super) wanted: Vec<f64>,
-    /// Model, slot and how many of it, on average over the purchases in use.
-    pub(super) picks: Vec<(usize, usize, f64)>,
-}
-
 /// When prices are good enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accuracy {
@@ -148,19 +117,13 @@ pub(super) struct Accuracy {
 /// Enough for the load of given slots.
 pub(super) const ROUGH: Accuracy = Accuracy { part: 2e-3, rounds: 40 };
 
-/// What all models together would buy.
-struct Purchase {
-    slots: Vec<f64>,
-    /// Model, slot and how many of it.
-    picks: Vec<(usize, usize, f64)>,
-    least_cost: f64,
-}
-
-impl Purchase {
-    fn pick(&mut self, model: usize, slot: usize, count: f64) {
-        self.slots[slot] += count;
-        self.picks.push((model, slot, count));
-    }
+/// Where to start looking for prices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hint<'a> {
+    /// Of each slot, if any are likely.
+    pub(super) prices: &'a [f64],
+    /// Purchases that serve the same demand.
+    pub(super) purchases: &'a [(f64, Purchase)],
 }
 
 /// Finds the prices. Nothing if some model cannot be served by any slots.
@@ -169,12 +132,19 @@ impl Purchase {
 /// now has, because the latter swing widely at first.
 pub(super) fn relax(
     demand: &Demand<'_>,
-    supplies: &[Supply<'_>],
-    limits: &[u32],
+    supplies: &Supplies<'_>,
+    hint: Hint<'_>,
     accuracy: Accuracy,
 ) -> Option<Relaxed> {
-    let mut master = Master::new(demand.slots, supplies, limits);
-    master.add(purchase(demand, &vec![1.0 / demand.slots as f64; demand.slots])?);
+    let mut master = Master::new(demand.slots, supplies);
+    for (_, purchase) in hint.purchases {
+        master.add(purchase.clone());
+    }
+    let likely = (hint.prices.len() == demand.slots).then(|| hint.prices.to_vec());
+    if hint.purchases.is_empty() {
+        let equal = || vec![1.0 / demand.slots as f64; demand.slots];
+        master.add(purchase(demand, &likely.unwrap_or_else(equal))?);
+    }
     let mut best: Option<Vec<f64>> = None;
     let mut steady = true;
     let mut bound = 0.0_f64;
@@ -208,115 +178,9 @@ pub(super) fn relax(
     Some(master.into_relaxed(bound, rounds))
 }
 
-struct Master {
-    program: Simplex,
-    slots: usize,
-    limits: Vec<u32>,
-    supplies: Vec<usize>,
-    purchases: Vec<(usize, Purchase)>,
-}
-
-impl Master {
-    fn new(slots: usize, supplies: &[Supply<'_>], limits: &[u32]) -> Self {
-        let rows = slots + limits.len() + 1;
-        let mut costs = vec![FROM_NOWHERE; slots];
-        costs.resize(rows - 1, 0.0);
-        costs.push(NOT_SERVED);
-        let mut right = vec![0.0; slots];
-        right.extend(limits.iter().map(|limit| f64::from(*limit)));
-        right.push(1.0);
-        let mut program = Simplex::new(&costs, &right);
-        let unit = |row: usize, value: f64| {
-            let mut entries = vec![0.0; rows];
-            entries[row] = value;
-            entries
-        };
-        for slot in 0..slots {
-            program.add(0.0, unit(slot, -1.0));
-        }
-        for pool in 0..limits.len() {
-            program.add(BEYOND_FLEET, unit(slots + pool, -1.0));
-        }
-        let supply = |supply: &Supply<'_>| {
-            let mut entries = vec![0.0; rows];
-            for (entry, count) in entries.iter_mut().zip(supply.counts) {
-                *entry = f64::from(*count);
-            }
-            if let Some(pool) = supply.pool {
-                entries[slots + pool] = 1.0;
-            }
-            program.add(1.0, entries)
-        };
-        let supplies = supplies.iter().map(supply).collect();
-        Self { program, slots, limits: limits.to_vec(), supplies, purchases: Vec::new() }
-    }
-
-    fn add(&mut self, purchase: Purchase) {
-        let mut entries: Vec<f64> = purchase.slots.iter().map(|count| -count).collect();
-        entries.resize(self.slots + self.limits.len(), 0.0);
-        entries.push(1.0);
-        let last = entries.len() - 1;
-        let column = self.program.add(0.0, entries);
-        if self.purchases.is_empty() {
-            self.program.force(column, last);
-        }
-        self.purchases.push((column, purchase));
-    }
-
-    /// Of each slot, and then the rent of each limit.
-    fn prices(&self) -> Vec<f64> {
-        let prices = self.program.prices();
-        let of = |(row, price): (usize, &f64)| if row < self.slots { *price } else { -price };
-        let priced = &prices[..self.slots + self.limits.len()];
-        priced.iter().enumerate().map(of).map(|price| price.max(0.0)).collect()
-    }
-
-    /// What the limits themselves are worth.
-    fn rent(&self, prices: &[f64]) -> f64 {
-        let rents = prices[self.slots..].iter().zip(&self.limits);
-        rents.map(|(rent, limit)| rent * f64::from(*limit)).sum()
-    }
-
-    /// Whether the purchase is cheaper than those in use.
-    fn gains_by(&self, purchase: &Purchase, prices: &[f64]) -> bool {
-        let cost: f64 = purchase.slots.iter().zip(prices).map(|(count, price)| count * price).sum();
-        let spent = self.program.prices().last().copied().unwrap_or_default();
-        cost < spent - 1e-9
-    }
-
-    fn into_relaxed(self, bound: f64, rounds: u32) -> Relaxed {
-        let mut wanted = vec![0.0; self.slots];
-        let mut picks = Vec::new();
-        for (column, purchase) in &self.purchases {
-            let part = self.program.value(*column);
-            if part > 0.0 {
-                for (model, slot, count) in &purchase.picks {
-                    wanted[*slot] += part * count;
-                    picks.push((*model, *slot, part * count));
-                }
-            }
-        }
-        picks.sort_by_key(|(model, slot, _)| (*model, *slot));
-        picks.dedup_by(|next, kept| {
-            let same = (next.0, next.1) == (kept.0, kept.1);
-            if same {
-                kept.2 += next.2;
-            }
-            same
-        });
-        Relaxed {
-            prices: self.prices()[..self.slots].to_vec(),
-            rounds,
-            bound,
-            used: self.supplies.iter().map(|column| self.program.value(*column)).collect(),
-            wanted,
-            picks,
-        }
-    }
-}
-
 fn purchase(demand: &Demand<'_>, prices: &[f64]) -> Option<Purchase> {
-    let mut total = Purchase { slots: vec![0.0; demand.slots], picks: Vec::new(), least_cost: 0.0 };
+    let mut total =
+        Purchase { slots: vec![0.0; demand.slots], covers: Vec::new(), least_cost: 0.0 };
     for model in demand.only.iter().copied() {
         if let Buying::Fractions = demand.buying {
             buy_fractions(demand, model, prices, &mut total)?;
@@ -324,10 +188,10 @@ fn purchase(demand: &Demand<'_>, prices: &[f64]) -> Option<Purchase> {
         }
         let cover = demand.cheapest(model, prices, None)?;
         total.least_cost += cover.least_cost;
-        let whole = cover.slots.into_iter().map(|(slot, count)| (slot, f64::from(count)));
-        for (slot, count) in whole.chain(cover.part) {
-            total.pick(model, slot, count);
+        for (slot, count) in cover.counts() {
+            total.slots[slot] += count;
         }
+        total.covers.push((model, cover));
     }
     Some(total)
 }
@@ -366,7 +230,7 @@ fn buy_fractions(
     let (cost, bought) = best?;
     total.least_cost += cost;
     for (slot, count) in bought {
-        total.pick(model, slot, count);
+        total.slots[slot] += count;
     }
     Some(())
 }

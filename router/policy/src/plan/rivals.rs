@@ -4,11 +4,12 @@
 //! kinds are used up in the fleet's order.
 
 mod fit;
+mod fragment;
 mod greedy;
 mod parva;
 mod yard;
 
-use super::{Plan, PlanError, Problem, solve};
+use super::{Plan, PlanError, Problem, solve, solve_blind};
 
 /// A way to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +26,24 @@ pub enum Planner {
     Greedy,
     /// The most efficient slices, largest first, then small ones to fill holes (ParvaGPU).
     Parva,
+    /// Each slice where the room that is left stays most useful (fragmentation gradient descent).
+    Fragmentation,
+    /// Ours, as if no slice felt another.
+    Blind,
 }
 
 impl Planner {
     /// Every planner, ours first.
-    pub const ALL: [Self; 6] =
-        [Self::Sluice, Self::WholeGpus, Self::FirstFit, Self::BestFit, Self::Greedy, Self::Parva];
+    pub const ALL: [Self; 8] = [
+        Self::Sluice,
+        Self::WholeGpus,
+        Self::FirstFit,
+        Self::BestFit,
+        Self::Greedy,
+        Self::Parva,
+        Self::Fragmentation,
+        Self::Blind,
+    ];
 
     /// Its name for people.
     pub fn name(self) -> &'static str {
@@ -41,6 +54,8 @@ impl Planner {
             Self::BestFit => "best fit",
             Self::Greedy => "MIG-Serving greedy",
             Self::Parva => "ParvaGPU two steps",
+            Self::Fragmentation => "fragmentation descent",
+            Self::Blind => "sluice, interference-blind",
         }
     }
 
@@ -53,6 +68,8 @@ impl Planner {
             Self::BestFit => fit::best_fit(problem),
             Self::Greedy => greedy::plan(problem),
             Self::Parva => parva::plan(problem),
+            Self::Fragmentation => fragment::plan(problem),
+            Self::Blind => solve_blind(problem, &[]),
         }
     }
 }

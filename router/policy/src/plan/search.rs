@@ -1,15 +1,17 @@
 //! How many GPUs of which shapes, and who is in their slots.
 //!
-//! Starting from the fewest GPUs the bound allows, shapes are rounded from the relaxed program and
-//! from its neighbours, the most promising first, until one can be filled. The search stops at a
-//! budget of work, never at a time, so that it is the same everywhere.
+//! For a given number of GPUs, shapes are rounded from the relaxed program and from its neighbours,
+//! the most promising first, until one can be filled. The search stops at a budget of work, never at
+//! a time, so that it is the same everywhere.
 
 use super::{
     MANY,
     fill::{Filling, Manner, Order, Terms, fill},
     hardware::Hardware,
+    master::{Relaxed, Supplies, Supply},
     pack::Fit,
-    relax::{Accuracy, Demand, ROUGH, Relaxed, Supply, relax},
+    relax::{Accuracy, Demand, Hint, ROUGH, relax},
+    rounding::rounded,
 };
 
 const ACCURATE: Accuracy = Accuracy { part: 2e-5, rounds: 200 };
@@ -59,41 +61,76 @@ pub(super) struct Way<'a> {
     pub(super) bound: f64,
 }
 
-/// Fills the fewest GPUs it can; of ways that need as many, the first.
-pub(super) fn search(ways: &[Way<'_>], work: u64) -> Option<Found> {
-    let limits = ways.first()?.terms.hardware.limits();
-    let total: u32 = limits.iter().sum();
-    let mut gpus = ways.iter().map(|way| at_least(way.bound)).min()?;
-    let mut budget = work;
-    let mut step = 1 + gpus / 300;
-    while gpus <= total {
-        for way in ways.iter().filter(|way| at_least(way.bound) <= gpus) {
-            // The smallest numbers of GPUs are worth most.
-            let share = budget / 3;
-            let mut search = Search { way, limits: &limits, work: share };
-            let found = search.with(gpus);
-            budget -= share - search.work;
-            if let Some((counts, filling)) = found {
-                return Some(Found { counts, filling });
-            }
+impl Way<'_> {
+    /// Whether the relaxed program has as many GPUs of each kind as it uses.
+    fn is_within_fleet(&self) -> bool {
+        let hardware = self.terms.hardware;
+        let mut used = vec![0.0; hardware.pools.len()];
+        for (shape, count) in hardware.shapes.iter().zip(&self.relaxed.used) {
+            used[shape.pool] += count;
         }
-        if budget < work / 8 {
-            step *= 2;
-        }
-        gpus += step;
+        used.iter().zip(hardware.limits()).all(|(used, limit)| *used <= f64::from(limit) + 1e-6)
     }
-    None
 }
 
-/// The prices and the bound for the whole fleet.
-pub(super) fn prices(demand: &Demand<'_>, hardware: &Hardware) -> Option<Relaxed> {
+impl Found {
+    fn gpus(&self) -> u32 {
+        self.counts.iter().sum()
+    }
+}
+
+/// Fills the fewest GPUs it can; of ways that need as many, the first.
+///
+/// What rounding finds is the most that are needed. From there on it looks half way between what is
+/// known to do and what was tried in vain.
+pub(super) fn search(ways: &[Way<'_>], work: u64) -> Option<Found> {
+    let within = |way: &&Way<'_>| way.is_within_fleet();
+    let ways: &[Way<'_>] = &ways.iter().filter(within).copied().collect::<Vec<_>>();
+    let rounded = ways.iter().filter_map(rounded);
+    let mut best = rounded.reduce(|best, next| if next.gpus() < best.gpus() { next } else { best });
+    let limits = ways.first()?.terms.hardware.limits();
+    let total: u32 = limits.iter().sum();
+    let mut in_vain = ways.iter().map(|way| at_least(way.bound)).min()?.min(total) - 1;
+    let mut budget = work;
+    loop {
+        let enough = best.as_ref().map_or(total + 1, Found::gpus);
+        let many = ways.iter().any(|way| way.terms.demand.models.len() > MANY);
+        let close = if many && best.is_some() { 1 + enough / 100 } else { 1 };
+        if enough <= in_vain + close || (budget < work / 16 && best.is_some()) {
+            return best;
+        }
+        let gpus = u32::midpoint(in_vain, enough);
+        let mut found = None;
+        for way in ways.iter().filter(|way| at_least(way.bound) <= gpus) {
+            let mut search = Search { way, limits: &limits, work: budget / 3 };
+            found = if many { search.simply(gpus) } else { search.with(gpus) };
+            budget -= budget / 3 - search.work;
+            if found.is_some() {
+                break;
+            }
+        }
+        match found {
+            Some(found) => best = Some(found),
+            None => in_vain = gpus,
+        }
+    }
+}
+
+/// The prices and the bound, with so many GPUs of each pool.
+pub(super) fn prices(
+    demand: &Demand<'_>,
+    hardware: &Hardware,
+    limits: &[u32],
+    hint: Hint<'_>,
+) -> Option<Relaxed> {
     let supplies: Vec<Supply<'_>> = hardware
         .shapes
         .iter()
         .map(|shape| Supply { counts: &shape.counts, pool: Some(shape.pool) })
         .collect();
     let accuracy = if demand.models.len() > MANY { QUICK } else { ACCURATE };
-    relax(demand, &supplies, &hardware.limits(), accuracy)
+    let supplies = Supplies { each: &supplies, limits };
+    relax(demand, &supplies, hint, accuracy)
 }
 
 struct Search<'a> {
@@ -103,12 +140,20 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn with(&mut self, gpus: u32) -> Option<(Vec<u32>, Filling)> {
+    /// Fills the one candidate nearest to the relaxed program.
+    fn simply(&mut self, gpus: u32) -> Option<Found> {
+        let centre = self.candidate(self.rounded(gpus)?)?;
+        let filling = self.fill(&centre)?;
+        Some(Found { counts: centre.counts, filling })
+    }
+
+    /// Fills one of the candidates near the relaxed program.
+    fn with(&mut self, gpus: u32) -> Option<Found> {
         let mut centre = self.candidate(self.rounded(gpus)?)?;
         if centre.load <= self.most_load()
             && let Some(filling) = self.fill(&centre)
         {
-            return Some((centre.counts, filling));
+            return Some(Found { counts: centre.counts, filling });
         }
         let mut seen = vec![centre.counts.clone()];
         let most = self.most_load();
@@ -118,7 +163,7 @@ impl Search<'_> {
             seen.extend(around.iter().map(|candidate| candidate.counts.clone()));
             for candidate in around.iter().filter(|candidate| candidate.load <= most).take(16) {
                 if let Some(filling) = self.fill(candidate) {
-                    return Some((candidate.counts.clone(), filling));
+                    return Some(Found { counts: candidate.counts.clone(), filling });
                 }
             }
             centre = around.into_iter().next()?;
@@ -142,8 +187,10 @@ impl Search<'_> {
         let demand = Demand { wants: &wants, ..*demand };
         let terms = Terms { demand, prices: &candidate.prices, ..*self.way.terms };
         let mut filling = None;
-        for manner in MANNERS {
-            filling = fill(&terms, &free, manner, &mut self.work);
+        let many = demand.models.len() > MANY;
+        let manners = if many { &MANNERS[..2] } else { &MANNERS };
+        for manner in manners {
+            filling = fill(&terms, &free, *manner, &mut self.work);
             if filling.is_some() || self.work == 0 {
                 break;
             }
@@ -179,18 +226,13 @@ impl Search<'_> {
                 let better = best.is_none_or(|(most, _)| {
                     gain.0 > most.0 + 1e-9 || (gain.0 > most.0 - 1e-9 && gain.1 > most.1 + 1e-9)
                 });
-                if better && self.used(&counts, shape.pool) < self.limits[shape.pool] {
+                if better && hardware.used(&counts, shape.pool) < self.limits[shape.pool] {
                     best = Some((gain, index));
                 }
             }
             counts[best?.1] += 1;
         }
         (counts.iter().sum::<u32>() == gpus).then_some(counts)
-    }
-
-    fn used(&self, counts: &[u32], pool: usize) -> u32 {
-        let shapes = self.way.terms.hardware.shapes.iter().zip(counts);
-        shapes.filter(|(shape, _)| shape.pool == pool).map(|(_, count)| count).sum()
     }
 
     /// Those that differ from `centre` in the shape of one GPU.
@@ -201,10 +243,11 @@ impl Search<'_> {
                 let mut counts = centre.to_vec();
                 counts[from] -= 1;
                 counts[to] += 1;
-                let pool = self.way.terms.hardware.shapes[to].pool;
+                let hardware = self.way.terms.hardware;
+                let pool = hardware.shapes[to].pool;
                 if self.work == 0
                     || seen.contains(&counts)
-                    || self.used(&counts, pool) > self.limits[pool]
+                    || hardware.used(&counts, pool) > self.limits[pool]
                 {
                     continue;
                 }
@@ -218,7 +261,12 @@ impl Search<'_> {
     fn candidate(&mut self, counts: Vec<u32>) -> Option<Candidate> {
         let supply = self.way.terms.hardware.supply(&counts);
         let supplies = [Supply { counts: &supply, pool: None }];
-        let relaxed = relax(&self.way.terms.demand, &supplies, &[], ROUGH)?;
+        let supplies = Supplies { each: &supplies, limits: &[] };
+        let Relaxed { prices, purchases, .. } = self.way.relaxed;
+        // From the whole fleet's purchases it is quick, from nothing the prices are better.
+        let many = self.way.terms.demand.models.len() > MANY;
+        let hint = if many { Hint { prices, purchases } } else { Hint::default() };
+        let relaxed = relax(&self.way.terms.demand, &supplies, hint, ROUGH)?;
         self.work = self.work.saturating_sub(self.way.terms.demand.work(relaxed.rounds));
         let sure = sure(&relaxed, &supply);
         Some(Candidate { counts, load: relaxed.bound, prices: relaxed.prices, sure })
@@ -227,13 +275,22 @@ impl Search<'_> {
 
 /// The slots that every model gets by the relaxed program, less a few to choose from.
 fn sure(relaxed: &Relaxed, supply: &[u32]) -> Vec<(usize, usize, u32)> {
+    let mut picks: Vec<(usize, usize, f64)> = Vec::new();
+    for (part, purchase) in &relaxed.purchases {
+        for (model, cover) in &purchase.covers {
+            picks.extend(cover.counts().map(|(slot, count)| (*model, slot, part * count)));
+        }
+    }
+    picks.sort_by_key(|(model, slot, _)| (*model, *slot));
     let mut left = supply.to_vec();
     let mut sure = Vec::new();
-    for (model, slot, count) in &relaxed.picks {
-        let count = (*count as u32).saturating_sub(CHOICE).min(left[*slot]);
+    for same in picks.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let [(model, slot, _), ..] = *same else { continue };
+        let count: f64 = same.iter().map(|(_, _, count)| count).sum();
+        let count = (count as u32).saturating_sub(CHOICE).min(left[slot]);
         if count > 0 {
-            left[*slot] -= count;
-            sure.push((*model, *slot, count));
+            left[slot] -= count;
+            sure.push((model, slot, count));
         }
     }
     sure

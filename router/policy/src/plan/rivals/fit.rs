@@ -1,14 +1,14 @@
 //! Whole GPUs, first fit and best fit.
 
 use super::{
-    super::{Ground, Plan, PlanError, Problem},
+    super::{Plan, PlanError, Problem, problem::Ground},
     yard::Yard,
 };
 
 /// A slice wanted for `rate_rps` of a model.
-struct Segment {
-    model: usize,
-    rate_rps: f64,
+pub(super) struct Segment {
+    pub(super) model: usize,
+    pub(super) rate_rps: f64,
     size: u8,
 }
 
@@ -79,7 +79,7 @@ fn put(yard: &mut Yard<'_>, segment: &Segment, gpus: &[usize]) -> bool {
 }
 
 /// The smallest slot of a GPU's kind that serves `rate_rps`.
-fn smallest(yard: &Yard<'_>, gpu: usize, model: usize, rate_rps: f64) -> Option<usize> {
+pub(super) fn smallest(yard: &Yard<'_>, gpu: usize, model: usize, rate_rps: f64) -> Option<usize> {
     let enough = |slot: &usize| yard.rps(model, *slot) >= rate_rps - 1e-9;
     yard.slots(gpu, model).filter(enough).min_by_key(|slot| {
         let profile = yard.profile(*slot);
@@ -89,7 +89,7 @@ fn smallest(yard: &Yard<'_>, gpu: usize, model: usize, rate_rps: f64) -> Option<
 
 /// What each model wants, measured on the first GPU that can serve it: one slice if one is enough,
 /// else the slices with most requests per memory slice, and the smallest sufficient for the rest.
-fn segments(yard: &Yard<'_>) -> Vec<Segment> {
+pub(super) fn segments(yard: &Yard<'_>) -> Vec<Segment> {
     let mut segments = Vec::new();
     for (model, wanted) in yard.problem.models.iter().enumerate() {
         let gpu = (0..yard.gpus.len()).find(|gpu| yard.slots(*gpu, model).next().is_some());

@@ -4,7 +4,7 @@
 //! completion, weighted by how incomplete that model still is.
 
 use super::{
-    super::{Ground, Plan, PlanError, Problem, hardware::Shape},
+    super::{Plan, PlanError, Problem, hardware::Shape, problem::Ground},
     yard::Yard,
 };
 
@@ -27,14 +27,10 @@ pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {
             }
         }
         let Some((_, shape, models)) = best else { continue };
-        for (position, model) in shape.layout.iter().zip(models) {
+        for ((position, slot), model) in shape.layout().iter().zip(models) {
             let Some(model) = model else { continue };
-            let slot =
-                yard.slots(gpu, model).find(|slot| yard.profile(*slot) == position.profile());
-            if let Some(slot) = slot
-                && yard.put(gpu, slot, model, &[position.start()])
-            {
-                state.served[model] += yard.rps(model, slot);
+            if yard.put(gpu, *slot, model, &[position.start()]) {
+                state.served[model] += yard.rps(model, *slot);
                 state.replicas[model] += 1;
             }
         }
@@ -67,15 +63,13 @@ impl State {
 /// The best model for each slice of a shape, largest slice first, and the score of all.
 fn configure(yard: &Yard<'_>, shape: &Shape, state: &State) -> (f64, Vec<Option<usize>>) {
     let mut state = state.clone();
-    let mut models = vec![None; shape.layout.len()];
-    let mut order: Vec<usize> = (0..shape.layout.len()).collect();
-    order.sort_by_key(|index| std::cmp::Reverse(shape.layout[*index].profile().memory_slices));
-    let slots = &yard.ground.hardware.slots;
+    let layout = shape.layout();
+    let mut models = vec![None; layout.len()];
+    let mut order: Vec<usize> = (0..layout.len()).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(layout[*index].0.profile().memory_slices));
     let mut total = 0.0;
     for index in order {
-        let profile = shape.layout[index].profile();
-        let slot = slots.iter().position(|one| one.pool == shape.pool && one.profile == profile);
-        let Some(slot) = slot else { continue };
+        let slot = layout[index].1;
         let mut best: Option<(f64, usize)> = None;
         for (model, wanted) in yard.problem.models.iter().enumerate() {
             let missing = state.missing(yard.problem, model);

@@ -5,7 +5,7 @@
 //! most half used, from the last, are broken into small slices that fill the holes of the others.
 
 use super::{
-    super::{Ground, Plan, PlanError, Problem, Rules},
+    super::{Plan, PlanError, Problem, Rules, problem::Ground},
     yard::Yard,
 };
 

@@ -3,9 +3,11 @@
 use mig::{Geometry, Position, Profile};
 
 use super::super::{
-    Ground, Plan, PlanError, Problem, Slice,
+    Plan, PlanError, Problem, Slice,
     bind::alone,
     fill::Terms,
+    outcome::Bounds,
+    problem::Ground,
     relax::{Buying, Demand},
 };
 
@@ -19,6 +21,8 @@ pub(super) struct Yard<'a> {
 /// One GPU and the models on its slices.
 #[derive(Clone)]
 pub(super) struct Gpu {
+    /// Its number in the fleet.
+    number: usize,
     pub(super) pool: usize,
     pub(super) geometry: Geometry,
     /// Position, model and type of slot.
@@ -28,14 +32,15 @@ pub(super) struct Gpu {
 impl<'a> Yard<'a> {
     pub(super) fn new(problem: &'a Problem, ground: &'a Ground) -> Self {
         let mut gpus = Vec::new();
+        let limits = ground.hardware.limits();
         for (pool, of_kind) in ground.hardware.pools.iter().enumerate() {
-            for number in &of_kind.gpus {
+            for number in of_kind.gpus.iter().take(limits[pool] as usize) {
                 let geometry = Geometry::empty(of_kind.kind);
-                gpus.push((*number, Gpu { pool, geometry, held: Vec::new() }));
+                gpus.push(Gpu { number: *number, pool, geometry, held: Vec::new() });
             }
         }
-        gpus.sort_by_key(|(number, _)| *number);
-        Self { problem, ground, gpus: gpus.into_iter().map(|(_, gpu)| gpu).collect() }
+        gpus.sort_by_key(|gpu| gpu.number);
+        Self { problem, ground, gpus }
     }
 
     /// The slots of a GPU's kind that can serve `model`.
@@ -97,13 +102,13 @@ impl<'a> Yard<'a> {
             latency_share: self.problem.rules.latency_share,
         };
         let mut slices = Vec::new();
-        for (number, gpu) in self.gpus.iter().enumerate() {
+        for gpu in &self.gpus {
             for (position, model, slot) in &gpu.held {
                 let replicas = alone(&terms, *model, *slot);
                 let kind = &gpu.geometry.kind().name;
-                slices.push(Slice { gpu: number, kind, position: *position, replicas });
+                slices.push(Slice { gpu: gpu.number, kind, position: *position, replicas });
             }
         }
-        Plan::new(slices, 0.0, 0.0)
+        Plan::new(slices, Bounds::default())
     }
 }

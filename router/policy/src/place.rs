@@ -1,0 +1,212 @@
+//! Which replicas there shall be and where, and how to get there without losing what is served.
+//!
+//! One function from a snapshot of the fleet to a [`Decision`]: what shall be in the end, the steps
+//! there in stages, what can be done at once, and a reason for everything, done or not done. It
+//! remembers nothing: asked again after a step, it goes on from what is then, and the last target is
+//! part of what it is asked with. Asking about another snapshot is a what-if.
+//!
+//! Nothing moves without need. A model that is short gets new replicas where there is room; one with
+//! more than enough gives some up; the fleet is planned anew only if there is no room, or to save a
+//! whole GPU. A new replica is ready before the one it stands for goes; where there is no room for
+//! both, the one goes first whose absence is felt least, and the decision says so. A slice in use is
+//! never cut.
+
+mod begun;
+mod known;
+mod scarce;
+mod steps;
+mod target;
+
+use mig::{Kind, Position};
+
+use crate::plan;
+
+/// The fleet as it is, and what is asked of it.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The models, with the demand to be provided for. `replicas_min` may be 0; nothing measured
+    /// means that nothing is known yet, and any slice with memory for it will do.
+    pub models: Vec<plan::Model>,
+    /// The GPUs.
+    pub gpus: Vec<Gpu>,
+    /// What is allowed.
+    pub rules: plan::Rules,
+    /// Whether to look for a plan with fewer GPUs, which takes longest.
+    pub consolidate: bool,
+    /// What the last decision aimed at, by the same models and GPUs; nothing before the first, and
+    /// after either list has changed.
+    pub last: Target,
+}
+
+/// A GPU.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    /// Its kind.
+    pub kind: &'static Kind,
+    /// Whether it works; what is on one that does not is moved.
+    pub healthy: bool,
+    /// Whether slices can be made and destroyed.
+    pub cuttable: bool,
+    /// The slices it has. A GPU that is not divided has one, of all of it.
+    pub slices: Vec<Slice>,
+}
+
+/// A slice that exists.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// Where on the GPU.
+    pub position: Position,
+    /// Whether it is lent to a job.
+    pub loaned: bool,
+    /// Whether the operator wants it left as it is.
+    pub pinned: bool,
+    /// Who is on it.
+    pub replicas: Vec<Replica>,
+}
+
+/// A replica that exists.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Replica {
+    /// The caller's number for it.
+    pub id: u64,
+    /// Its model, by index; none if that is served no more.
+    pub model: Option<usize>,
+    /// How far it is.
+    pub state: State,
+    /// The part of the time it works.
+    pub busy: f64,
+}
+
+/// How far a replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Loading or warming.
+    Starting,
+    /// Serving.
+    Ready,
+    /// Finishing its last batches.
+    Draining,
+    /// Given up.
+    Failed,
+}
+
+/// What shall be, and how to get there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// What shall be in the end.
+    pub target: Target,
+    /// What to do, in order; those of stage 0 at once, those of the next when these are done.
+    pub steps: Vec<Step>,
+    /// What is not done, and why.
+    pub refusals: Vec<String>,
+}
+
+impl Decision {
+    /// What can be done at once.
+    pub fn now(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| step.stage == 0)
+    }
+}
+
+/// Who shall be there in the end, and who shall not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Target {
+    /// Everything that shall be.
+    pub placed: Vec<Placed>,
+    /// What exists and shall go.
+    pub leaving: Vec<Leaving>,
+}
+
+/// A replica that shall go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaving {
+    /// Its number.
+    pub replica: u64,
+    /// Requests per second it can serve until then.
+    pub serves_rps: f64,
+    /// Why it goes.
+    pub why: String,
+}
+
+/// A replica that shall be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// Its GPU, by index.
+    pub gpu: usize,
+    /// Its slice.
+    pub position: Position,
+    /// Its model, by index.
+    pub model: usize,
+    /// Which of those that exist; none if it is to be started.
+    pub replica: Option<u64>,
+    /// Rows per batch; 0 for one that is left as it is.
+    pub batch: u32,
+    /// Processes; 0 for one that is left as it is.
+    pub processes: u32,
+    /// Requests per second it can serve once its slice is as it shall be.
+    pub capacity_rps: f64,
+    /// Requests per second it can serve until then.
+    pub serves_rps: f64,
+    /// Why it is there.
+    pub why: String,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Steps of one stage may be done together, once all earlier ones are done.
+    pub stage: u32,
+    /// What.
+    pub action: Action,
+    /// Why.
+    pub why: String,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Destroys slices that nobody is on, and makes others in their place.
+    Cut {
+        /// The GPU, by index.
+        gpu: usize,
+        /// What goes.
+        destroy: Vec<Position>,
+        /// What comes.
+        create: Vec<Position>,
+    },
+    /// Loads a model.
+    Start {
+        /// The GPU, by index.
+        gpu: usize,
+        /// The slice.
+        position: Position,
+        /// The model, by index.
+        model: usize,
+        /// Rows per batch.
+        batch: u32,
+        /// Processes.
+        processes: u32,
+        /// Requests per second it will serve.
+        capacity_rps: f64,
+    },
+    /// Lets a replica finish its batches and go.
+    Stop {
+        /// Its number.
+        replica: u64,
+    },
+}
+
+/// Decides.
+pub fn place(snapshot: &Snapshot) -> Decision {
+    let (target, refusals) = target::target(snapshot);
+    let steps = steps::steps(snapshot, &target);
+    Decision { target, steps, refusals }
+}
+
+impl Gpu {
+    /// Whether the whole of it may be planned for.
+    fn is_free(&self) -> bool {
+        let ours = |slice: &Slice| !slice.loaned && !slice.pinned;
+        self.healthy && self.cuttable && self.slices.iter().all(ours)
+    }
+}

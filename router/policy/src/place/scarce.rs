@@ -1,0 +1,78 @@
+//! What each gets when there is not enough for all.
+
+use super::{Target, known::Known};
+
+/// Each try asks for this part of what the one before did.
+const LESS: f64 = 0.8;
+/// Tries; the last asks for a thousandth.
+const TRIES: i32 = 32;
+
+impl Known<'_> {
+    /// Gives all who lack something the same part of it, as large as there is room for, and says what
+    /// is missing. A model that would have nothing at all gets something at the cost of others.
+    pub(super) fn share_out(&self, target: &mut Target, refusals: &mut Vec<String>) {
+        let short = self.short(target);
+        if !self.add_part(target, &short) {
+            for index in &short {
+                self.add_part(target, &[*index]);
+            }
+        }
+        let held = target.held(self.models.len());
+        if short.iter().any(|index| held[*index].1 == 0) {
+            self.share_anew(target);
+        }
+        let held = target.held(self.models.len());
+        for index in short {
+            let (model, (gets_rps, count)) = (&self.models[index], held[index]);
+            if gets_rps < model.demand_rps * (1.0 - 1e-9) || count < model.replicas_min.max(1) {
+                refusals.push(format!(
+                    "{} is to serve {:.1} requests/s and gets {gets_rps:.1} from {count} of at least \
+                     {} replicas: there is no room for more",
+                    model.name, model.demand_rps, model.replicas_min
+                ));
+            }
+        }
+    }
+
+    /// Adds the largest part of what `short` lack that there is room for; says whether there was any.
+    fn add_part(&self, target: &mut Target, short: &[usize]) -> bool {
+        let held = target.held(self.models.len());
+        let found = (0..TRIES).find_map(|tried| {
+            let mut models = self.models.clone();
+            for (index, (model, (has_rps, count))) in models.iter_mut().zip(&held).enumerate() {
+                let more = short.contains(&index);
+                let lacks_rps = if more { (model.demand_rps - has_rps).max(0.0) } else { 0.0 };
+                model.demand_rps = has_rps + lacks_rps * LESS.powi(tried);
+                model.replicas_min = if more { (*count).max(1) } else { *count };
+            }
+            self.with(models).repair(target)
+        });
+        let any = found.is_some();
+        if let Some(placed) = found {
+            target.placed = placed;
+        }
+        any
+    }
+
+    /// Plans anew for the largest part of every demand for which there is a plan.
+    fn share_anew(&self, target: &mut Target) {
+        let part = |tried: i32| {
+            let mut models = self.models.clone();
+            for model in &mut models {
+                model.demand_rps *= LESS.powi(tried);
+                model.replicas_min = model.replicas_min.min(1);
+            }
+            self.with(models).plan_anew(target)
+        };
+        let (mut fails, mut works) = (0, TRIES);
+        let Some(mut found) = part(works) else { return };
+        while works - fails > 1 {
+            let tried = (works + fails) / 2;
+            match part(tried) {
+                Some(placed) => (works, found) = (tried, placed),
+                None => fails = tried,
+            }
+        }
+        target.replace(found, "the fleet was planned anew, so that every model has something");
+    }
+}

@@ -1,0 +1,304 @@
+//! In which order to get from what is to what shall be.
+//!
+//! The way is walked in advance, stage by stage: what is started in one is ready in the next, what is
+//! stopped is gone. In every stage all starts are made for which there is room and that leave enough
+//! to those they share a slice with, and all stops without which enough is still ready. If neither is
+//! possible, what would be missed least makes way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mig::Position;
+
+use super::{
+    Action, Leaving, Placed, Snapshot, State, Step, Target,
+    known::{Spot, spot},
+};
+
+/// A replica on the way.
+#[derive(Clone, Debug)]
+struct Walker {
+    gpu: usize,
+    position: Position,
+    model: Option<usize>,
+    replica: Option<u64>,
+    capacity_rps: f64,
+    /// What it serves once its slice is as it shall be.
+    settled_rps: f64,
+    busy: f64,
+    ready: bool,
+    stays: bool,
+    gone: bool,
+}
+
+/// The fleet while it changes.
+struct Walk<'a> {
+    snapshot: &'a Snapshot,
+    leaving: BTreeMap<u64, &'a Leaving>,
+    walkers: Vec<Walker>,
+    /// Slices that are there, by GPU.
+    slices: Vec<Vec<Position>>,
+    pending: Vec<&'a Placed>,
+    /// What of each model must stay ready: its demand, or what the target has if that is less.
+    wanted_rps: Vec<f64>,
+    steps: Vec<Step>,
+    stage: u32,
+}
+
+pub(super) fn steps(snapshot: &Snapshot, target: &Target) -> Vec<Step> {
+    let mut walk = Walk::new(snapshot, target);
+    let most = walk.pending.len() + walk.walkers.len() + 1;
+    for stage in 0..most as u32 {
+        walk.stage = stage;
+        let started = walk.start(false);
+        let stopped = walk.stop();
+        if walk.is_done() {
+            break;
+        }
+        let waiting = walk.walkers.iter().any(|one| one.gone || (one.stays && !one.ready));
+        if !(started || stopped || waiting || walk.make_way() || walk.start(true)) {
+            break;
+        }
+        walk.settle();
+    }
+    walk.steps
+}
+
+impl<'a> Walk<'a> {
+    fn new(snapshot: &'a Snapshot, target: &'a Target) -> Self {
+        let placed: BTreeMap<u64, &Placed> =
+            target.placed.iter().filter_map(|one| Some((one.replica?, one))).collect();
+        let leaving: BTreeMap<u64, &Leaving> =
+            target.leaving.iter().map(|one| (one.replica, one)).collect();
+        let mut walkers = Vec::new();
+        for (gpu, on) in snapshot.gpus.iter().enumerate() {
+            for slice in &on.slices {
+                for one in &slice.replicas {
+                    let stays = placed.get(&one.id);
+                    let leaves_rps = leaving.get(&one.id).map_or(0.0, |known| known.serves_rps);
+                    walkers.push(Walker {
+                        gpu,
+                        position: slice.position,
+                        model: one.model,
+                        replica: Some(one.id),
+                        capacity_rps: stays.map_or(leaves_rps, |known| known.serves_rps),
+                        settled_rps: stays.map_or(0.0, |known| known.capacity_rps),
+                        busy: one.busy,
+                        ready: one.state == State::Ready,
+                        stays: stays.is_some(),
+                        gone: one.state == State::Draining,
+                    });
+                }
+            }
+        }
+        let slices = snapshot
+            .gpus
+            .iter()
+            .map(|gpu| gpu.slices.iter().map(|slice| slice.position).collect())
+            .collect();
+        let pending = target.placed.iter().filter(|one| one.replica.is_none()).collect();
+        let mut wanted_rps = vec![0.0; snapshot.models.len()];
+        for one in &target.placed {
+            wanted_rps[one.model] += one.capacity_rps;
+        }
+        for (wanted_rps, model) in wanted_rps.iter_mut().zip(&snapshot.models) {
+            *wanted_rps = model.demand_rps.min(*wanted_rps);
+        }
+        let steps = Vec::new();
+        Self { snapshot, leaving, walkers, slices, pending, wanted_rps, steps, stage: 0 }
+    }
+
+    fn is_done(&self) -> bool {
+        self.pending.is_empty() && self.walkers.iter().all(|one| one.stays || one.gone)
+    }
+
+    /// Starts all for which there is room, or with `squeeze` the first for which there would be if it
+    /// left enough to others; says whether there were any.
+    fn start(&mut self, squeeze: bool) -> bool {
+        let mut cuts: BTreeMap<usize, (Vec<Position>, Vec<Position>)> = BTreeMap::new();
+        let mut started: Vec<&Placed> = Vec::new();
+        let mut ready_rps = self.ready_rps();
+        let pending = std::mem::take(&mut self.pending);
+        for placed in pending {
+            let blocked = self.blockers(placed).next().is_some();
+            let forced = squeeze && started.is_empty();
+            if blocked || !(self.share(placed, &mut ready_rps) || forced) {
+                self.pending.push(placed);
+                continue;
+            }
+            self.settle_slice(placed.gpu, placed.position);
+            let slices = &mut self.slices[placed.gpu];
+            if !slices.contains(&placed.position) {
+                let (destroy, create) = cuts.entry(placed.gpu).or_default();
+                let overlaps = |one: &Position| one.overlaps(placed.position);
+                destroy.extend(slices.iter().copied().filter(overlaps));
+                slices.retain(|one| !overlaps(one));
+                slices.push(placed.position);
+                create.push(placed.position);
+            }
+            started.push(placed);
+            self.walkers.push(Walker {
+                gpu: placed.gpu,
+                position: placed.position,
+                model: Some(placed.model),
+                replica: None,
+                capacity_rps: placed.capacity_rps,
+                settled_rps: placed.capacity_rps,
+                busy: 0.0,
+                ready: false,
+                stays: true,
+                gone: false,
+            });
+        }
+        for (gpu, (destroy, create)) in cuts {
+            let why = "slices that nobody is on make room for those that are wanted".to_owned();
+            self.step(Action::Cut { gpu, destroy, create }, why);
+        }
+        let any = !started.is_empty();
+        for placed in started {
+            let action = Action::Start {
+                gpu: placed.gpu,
+                position: placed.position,
+                model: placed.model,
+                batch: placed.batch,
+                processes: placed.processes,
+                capacity_rps: placed.capacity_rps,
+            };
+            self.step(action, placed.why.clone());
+        }
+        any
+    }
+
+    /// Who must be gone before a replica can be started: those that leave, on or across its slice.
+    fn blockers(&self, placed: &'a Placed) -> impl Iterator<Item = usize> {
+        let across = |one: &Walker| {
+            one.gpu == placed.gpu
+                && if one.position == placed.position {
+                    !one.stays
+                } else {
+                    one.position.overlaps(placed.position)
+                }
+        };
+        let in_the_way = move |(_, one): &(usize, &Walker)| across(one);
+        self.walkers.iter().enumerate().filter(in_the_way).map(|(index, _)| index)
+    }
+
+    /// Requests per second of each model that can be served at this stage.
+    fn ready_rps(&self) -> Vec<f64> {
+        let mut ready_rps = vec![0.0; self.snapshot.models.len()];
+        for one in self.walkers.iter().filter(|one| one.ready && !one.gone) {
+            if let Some(model) = one.model {
+                ready_rps[model] += one.capacity_rps;
+            }
+        }
+        ready_rps
+    }
+
+    /// Whether those on the slice can do with less; if so, that is taken from what is ready.
+    fn share(&self, placed: &Placed, ready_rps: &mut [f64]) -> bool {
+        let on_it = |one: &&Walker| one.gpu == placed.gpu && one.position == placed.position;
+        let mut left_rps = ready_rps.to_vec();
+        for one in self.walkers.iter().filter(on_it).filter(|one| one.ready && !one.gone) {
+            if let Some(model) = one.model {
+                left_rps[model] -= (one.capacity_rps - one.settled_rps).max(0.0);
+                if left_rps[model] < self.enough_rps(model) && left_rps[model] < ready_rps[model] {
+                    return false;
+                }
+            }
+        }
+        ready_rps.copy_from_slice(&left_rps);
+        true
+    }
+
+    /// From now on, those on the slice serve what they shall in the end.
+    fn settle_slice(&mut self, gpu: usize, position: Position) {
+        let on_it = |one: &&mut Walker| one.gpu == gpu && one.position == position;
+        for one in self.walkers.iter_mut().filter(on_it) {
+            one.capacity_rps = one.settled_rps.min(one.capacity_rps);
+        }
+    }
+
+    fn enough_rps(&self, model: usize) -> f64 {
+        self.wanted_rps[model] * (1.0 - 1e-9)
+    }
+
+    /// Stops all that leave and are not needed; says whether there were any.
+    fn stop(&mut self) -> bool {
+        let mut ready_rps = self.ready_rps();
+        let mut order: Vec<usize> = (0..self.walkers.len())
+            .filter(|index| !self.walkers[*index].stays && !self.walkers[*index].gone)
+            .collect();
+        order.sort_by(|a, b| {
+            let (a, b) = (&self.walkers[*a], &self.walkers[*b]);
+            a.ready.cmp(&b.ready).then(a.busy.total_cmp(&b.busy)).then(b.replica.cmp(&a.replica))
+        });
+        let mut any = false;
+        for index in order {
+            let one = &self.walkers[index];
+            let needed = one.model.filter(|_| one.ready).is_some_and(|model| {
+                let left_rps = ready_rps[model] - one.capacity_rps;
+                left_rps < self.enough_rps(model)
+            });
+            if needed {
+                continue;
+            }
+            if let Some(model) = one.model.filter(|_| one.ready) {
+                ready_rps[model] -= one.capacity_rps;
+            }
+            self.let_go(index, "");
+            any = true;
+        }
+        any
+    }
+
+    fn let_go(&mut self, index: usize, also: &str) {
+        let one = &mut self.walkers[index];
+        one.gone = true;
+        let Some(replica) = one.replica else { return };
+        let why = self.leaving.get(&replica).map_or("", |known| known.why.as_str());
+        let why = why.to_owned() + also;
+        self.step(Action::Stop { replica }, why);
+    }
+
+    /// Lets one go that is in the way of a start, the one that is missed least; there is no room for
+    /// both.
+    fn make_way(&mut self) -> bool {
+        let lost = |one: &Walker| match one.model {
+            Some(model) => one.capacity_rps / self.snapshot.models[model].demand_rps.max(1e-9),
+            None => 0.0,
+        };
+        let blockers = self.pending.iter().flat_map(|placed| self.blockers(placed));
+        let leaving = blockers.filter(|index| !self.walkers[*index].stays);
+        let least = leaving.min_by(|a, b| {
+            lost(&self.walkers[*a]).total_cmp(&lost(&self.walkers[*b])).then(a.cmp(b))
+        });
+        let Some(index) = least else { return false };
+        self.let_go(
+            index,
+            "; it goes before its successor is ready, since there is no room for both",
+        );
+        true
+    }
+
+    /// The next stage: what was started is ready, what was stopped is gone.
+    fn settle(&mut self) {
+        for one in &mut self.walkers {
+            one.ready |= one.stays;
+        }
+        self.walkers.retain(|one| !one.gone);
+        let leaving: BTreeSet<Spot> = self
+            .walkers
+            .iter()
+            .filter(|one| !one.stays)
+            .map(|one| spot(one.gpu, one.position))
+            .collect();
+        for one in self.walkers.iter_mut().filter(|one| one.stays) {
+            if !leaving.contains(&spot(one.gpu, one.position)) {
+                one.capacity_rps = one.capacity_rps.max(one.settled_rps);
+            }
+        }
+    }
+
+    fn step(&mut self, action: Action, why: String) {
+        self.steps.push(Step { stage: self.stage, action, why });
+    }
+}

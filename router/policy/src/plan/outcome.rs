@@ -1,0 +1,126 @@
+//! What a plan says, and why there may be none.
+
+use std::fmt;
+
+use mig::Position;
+
+use super::search;
+
+/// One model on one slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replica {
+    /// Its index in the problem.
+    pub model: usize,
+    /// Rows per batch.
+    pub batch: u32,
+    /// Processes of it on the slice.
+    pub processes: u32,
+    /// Requests per second it can serve.
+    pub capacity_rps: f64,
+    /// One batch's time.
+    pub latency_ms: f64,
+    /// The longest a request should take: waiting for what runs, then its own batch.
+    pub worst_ms: f64,
+    /// How many times as long as measured it was planned to take.
+    pub slowdown: f64,
+    /// Why it is here.
+    pub why: String,
+}
+
+/// One slice and who is on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    /// The GPU's number in the fleet.
+    pub gpu: usize,
+    /// The GPU's kind.
+    pub kind: &'static str,
+    /// Where on the GPU.
+    pub position: Position,
+    /// Who; several take turns.
+    pub replicas: Vec<Replica>,
+}
+
+/// Where everything goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// By GPU and start.
+    pub slices: Vec<Slice>,
+    /// GPUs with at least one slice.
+    pub gpus_used: u32,
+    /// No plan that keeps the same rules uses fewer.
+    pub bound_gpus: f64,
+    /// As many GPUs would do if every slice could be divided at will, which none can.
+    pub lower_bound_gpus: f64,
+}
+
+/// What no plan can do better than.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bounds {
+    /// Under the same rules.
+    pub(super) rules: f64,
+    /// If every slice could be divided at will.
+    pub(super) fractional: f64,
+}
+
+impl Plan {
+    /// Puts `slices` in order and counts their GPUs.
+    pub(super) fn new(mut slices: Vec<Slice>, bounds: Bounds) -> Self {
+        slices.sort_by_key(|slice| (slice.gpu, slice.position.start()));
+        let mut gpus: Vec<usize> = slices.iter().map(|slice| slice.gpu).collect();
+        gpus.dedup();
+        Self {
+            slices,
+            gpus_used: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
+            bound_gpus: bounds.rules,
+            lower_bound_gpus: bounds.fractional,
+        }
+    }
+
+    /// The whole number of GPUs that is proven to be needed.
+    pub fn fewest_gpus(&self) -> u32 {
+        search::at_least(self.bound_gpus)
+    }
+
+    /// Requests per second that all replicas of `model` serve together.
+    pub fn capacity_rps(&self, model: usize) -> f64 {
+        self.replicas(model).map(|replica| replica.capacity_rps).sum()
+    }
+
+    /// Every replica of `model`.
+    pub fn replicas(&self, model: usize) -> impl Iterator<Item = &Replica> {
+        let all = self.slices.iter().flat_map(|slice| &slice.replicas);
+        all.filter(move |replica| replica.model == model)
+    }
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanError {
+    /// No slice of the fleet serves the model within its objective.
+    Impossible {
+        /// The model.
+        model: String,
+        /// What a batch of it may take.
+        limit_ms: f64,
+    },
+    /// The fleet is too small.
+    TooSmall {
+        /// GPUs there are.
+        gpus: u32,
+    },
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Impossible { model, limit_ms } => write!(
+                f,
+                "no slice of the fleet runs a batch of {model:?} within {limit_ms:.1} ms, its share \
+                 of the objective"
+            ),
+            Self::TooSmall { gpus } => write!(f, "the fleet of {gpus} GPUs is too small"),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}

@@ -1,0 +1,11 @@
+//! The planner: legal by an independent checker, near the bound, and always the same.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod checker;
+mod fleets;
+mod neighbours;
+mod random;
+mod replan;
+mod scenarios;
+mod spare;
