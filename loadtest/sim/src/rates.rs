@@ -245,11 +245,16 @@ impl<'a> Fluid<'a> {
 
     /// How much slower a slice is for what its neighbours did in the interval before.
     fn slowdown(&self, layout: &Layout, slice: usize) -> f64 {
+        let load = |residents: &[usize]| {
+            let first = residents.first().map(|kind| self.kinds[*kind].model);
+            first.map_or(Load::INFERENCE, |model| self.fleet.models[model].load)
+        };
         let busy = |(compute_slices, residents): &(u8, Vec<usize>), duty: f64| {
-            let load = Load::INFERENCE.during(duty);
+            let load = load(residents).during(duty);
             (!residents.is_empty()).then_some(Busy { compute_slices: *compute_slices, load })
         };
-        let own = Busy { compute_slices: layout.slices[slice].0, load: Load::INFERENCE };
+        let (compute_slices, residents) = &layout.slices[slice];
+        let own = Busy { compute_slices: *compute_slices, load: load(residents) };
         let others = layout.slices.iter().enumerate().filter(|(index, _)| *index != slice);
         let others = others.filter_map(|(_, other)| busy(other, self.duty(&other.1)));
         layout.shared.slowdown(own, others)

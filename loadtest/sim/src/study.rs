@@ -15,7 +15,7 @@ use loadtest::{
 };
 use mig::{Geometry, Kind, measured::Row};
 use policy::{dispatch::Class, rule::Batching};
-use simgpu::Measured;
+use simgpu::{Load, Measured};
 
 pub use self::training::Training;
 use crate::{
@@ -40,6 +40,8 @@ pub struct Study {
     pub interval: Duration,
     /// Who decides where replicas are.
     pub placement: Placement,
+    /// Whether a planner may put several models on one slice.
+    pub share_slices: bool,
     /// The GPUs.
     pub gpus: Vec<Gpus>,
     /// The models.
@@ -105,6 +107,9 @@ pub struct Subject {
     pub replicas: u32,
     /// What a planner plans for; absent, what the streams ask.
     pub demand_rps: Option<f64>,
+    /// What it asks of what slices share; absent, what inference usually does, and planners are
+    /// not told.
+    pub load: Option<Load>,
     /// What was measured of it.
     pub rows: Vec<Row>,
     /// Its speed by them.

@@ -16,6 +16,7 @@ pub(super) struct Draft {
     pub(super) executor_ms: Option<Spanned<f64>>,
     pub(super) seed: Option<u64>,
     pub(super) placement: Option<Spanned<String>>,
+    pub(super) share_slices: Option<bool>,
     pub(super) random_faults: Option<Spanned<u32>>,
     #[serde(default, rename = "gpu")]
     pub(super) gpus: Vec<Gpu>,
@@ -51,8 +52,18 @@ pub(super) struct Model {
     pub(super) memory_mib: Option<Spanned<u64>>,
     pub(super) replicas: Option<Spanned<u32>>,
     pub(super) demand_rps: Option<Spanned<f64>>,
+    pub(super) load: Option<Load>,
     /// As many models alike, with a number after each name.
     pub(super) copies: Option<Spanned<u32>>,
+}
+
+/// Parts of what the slice has its share of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Load {
+    pub(super) power: Spanned<f64>,
+    pub(super) bandwidth: Spanned<f64>,
+    pub(super) pcie: Spanned<f64>,
 }
 
 #[derive(Deserialize)]

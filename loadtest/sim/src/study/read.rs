@@ -11,7 +11,7 @@ use std::{
 
 use flate2::read::GzDecoder;
 use mig::{Geometry, Kind, measured};
-use simgpu::{Delays, Measured};
+use simgpu::{Delays, Load, Measured};
 use toml::Spanned;
 
 use super::{Asking, BATCHINGS, Detail, Gpus, Study, Subject, batching, draft};
@@ -106,6 +106,7 @@ impl Reader {
             terms,
             interval: Duration::from_secs_f64(interval_s.clamp(0.1, 86_400.0)),
             placement: placement?,
+            share_slices: draft.share_slices.unwrap_or(true),
             gpus: gpus?,
             models: models.into_iter().collect::<Option<Vec<_>>>()?.concat(),
             streams: streams.into_iter().collect::<Option<Vec<_>>>()?.concat(),
@@ -183,6 +184,11 @@ impl Reader {
         let demand = draft.demand_rps.as_ref();
         let demand_rps =
             demand.map(|value| self.problems.within("demand_rps", value, 0.0..=MOST_RPS));
+        let load = draft.load.as_ref().map(|load| Load {
+            power: self.problems.within("power", &load.power, 0.0..=10.0),
+            tlb: self.problems.within("bandwidth", &load.bandwidth, 0.0..=1.0),
+            pcie: self.problems.within("pcie", &load.pcie, 0.0..=1.0),
+        });
         let copies = draft.copies.as_ref();
         let copies = copies.map(|value| self.problems.within("copies", value, 1..=MOST_MODELS));
         let kind = match &draft.measured_on {
@@ -212,6 +218,7 @@ impl Reader {
             max_batch,
             batching: rule?,
             memory_mib,
+            load,
             replicas,
             demand_rps,
             rows,
