@@ -5,6 +5,7 @@
 
 pub mod aimd;
 pub mod breaker;
+pub mod demand;
 pub mod dispatch;
 pub mod fair;
 mod inflight;
