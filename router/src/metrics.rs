@@ -12,6 +12,7 @@
 mod families;
 mod fleet;
 mod histogram;
+mod loans;
 mod model;
 mod page;
 mod protobuf;
@@ -264,6 +265,11 @@ pub const ALL: &[Spec] = &[
     fleet::GPU_POWER,
     fleet::GPU_TEMPERATURE,
     fleet::GPU_ECC,
+    loans::LOANS,
+    loans::ENDED,
+    loans::RECLAIMS,
+    loans::OVERDUE,
+    loans::LOST,
     TENANT_REQUESTS,
     TENANT_ROWS,
     TENANT_RATE,
