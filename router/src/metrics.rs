@@ -12,6 +12,7 @@
 mod families;
 mod fleet;
 mod histogram;
+mod loans;
 mod model;
 mod page;
 mod placement;
@@ -272,6 +273,11 @@ pub const ALL: &[Spec] = &[
     placement::REFUSED,
     placement::INTERFERENCE,
     placement::ERROR,
+    loans::LOANS,
+    loans::ENDED,
+    loans::RECLAIMS,
+    loans::OVERDUE,
+    loans::LOST,
     TENANT_REQUESTS,
     TENANT_ROWS,
     TENANT_RATE,

@@ -92,6 +92,19 @@ def moves():
             ],
         ),
         panel(
+            "Slowed by neighbours",
+            "A batch's time against that of its warm-up. Bad: above 1.1 for long; the neighbours draw "
+            "more power than the board has, or move too much: pin a geometry, or lend less there.",
+            [("max by (model, slice) (sluice_interference_ratio)", "{{model}} {{slice}}")],
+        ),
+        panel(
+            "Error of predicted slowdowns",
+            "The median, as a part of what was seen. Bad: above 0.05 for long; what neighbours cost "
+            "is not understood, and plans are too tight or too loose.",
+            [("max(sluice_interference_error_ratio)", "median error")],
+            unit="percentunit",
+        ),
+        panel(
             "Slices by profile",
             "Changes when GPUs are cut otherwise.",
             [("count by (profile) (sluice_worker_slice_info)", "{{profile}}")],

@@ -9,8 +9,8 @@ use router::{
     place::{Moved, PlanState, PlannedModel},
     recent::RecentView,
     state::{
-        Build, ConfigState, GpuState, LaneState, Memory, ModelState, Presence, ReplicaPhase,
-        ReplicaState, Replicas, SliceState, State, WorkerState,
+        Build, ConfigState, GpuState, LaneState, LoansState, Memory, ModelState, Presence,
+        ReplicaPhase, ReplicaState, Replicas, SliceState, State, WorkerState,
     },
     trace::SpanTotals,
 };
@@ -60,6 +60,7 @@ impl Fleet {
             workers: vec![worker],
             plan: plan(),
             tenants: Vec::new(),
+            loans: LoansState::default(),
             spans: SpanTotals { exported: 1, dropped: 2 },
         };
         Self { state, counted }
@@ -109,6 +110,7 @@ fn slice(index: usize) -> SliceState {
         memory_bytes: Some(10 << 30),
         lanes: vec![LaneState { lane: 0, pid: Some(1_000), restarts: 3, busy_s: 1_234.567_891 }],
         replicas: vec![replica(0), replica(1)],
+        rank: None,
     }
 }
 

@@ -255,7 +255,10 @@ impl Jobs {
             }
         }
         for record in records {
-            tell(kept.records.get(&record.id), &record);
+            if kept.records.get(&record.id).is_none_or(|before| before.state != record.state) {
+                tell(&record);
+                kept.counts.entered(record.state);
+            }
             kept.take(record);
         }
         drop(kept);
@@ -265,11 +268,9 @@ impl Jobs {
 }
 
 /// A line for the operator's timeline.
-fn tell(before: Option<&Record>, record: &Record) {
-    if before.is_none_or(|before| before.state != record.state) {
-        let (job, state, reason) = (record.id, record.state.name(), &record.reason);
-        tracing::info!(job, name = record.spec.name, state, reason, "job");
-    }
+fn tell(record: &Record) {
+    let (job, state, reason) = (record.id, record.state.name(), &record.reason);
+    tracing::info!(job, name = record.spec.name, state, reason, "job");
 }
 
 fn key(id: u64) -> String {
