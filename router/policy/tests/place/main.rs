@@ -393,3 +393,13 @@ fn a_replica_that_was_to_go_stays_if_it_is_needed_again() {
     let decision = place(&snapshot);
     assert_eq!((decision.target.placed.len(), decision.steps.len()), (2, 0), "{decision:#?}");
 }
+
+#[test]
+fn more_replicas_than_are_allowed_go_whatever_is_asked_for() {
+    let mut world = World::empty(1, vec![model("a", 100.0, 500.0)]);
+    world.hold((0, "1g.10gb@0"), 0, State::Ready, 0.9);
+    world.hold((0, "1g.10gb@1"), 0, State::Ready, 0.1);
+    world.models[0].replicas_max = 1;
+    world.models[0].measured[0].rows.retain(|row| row.profile == "1g.10gb");
+    assert_eq!(now(&world), ["-1"]);
+}
