@@ -1,13 +1,21 @@
 //! Asking a running router's admin port.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use loadtest::target::{Target, Url};
 
 use crate::program::chain;
 
+/// Lets `time` pass before a router is asked again.
+pub(crate) fn pause(time: Duration) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| format!("cannot wait: {error}"))?;
+    runtime.block_on(async { tokio::time::sleep(time).await });
+    Ok(())
+}
+
 /// Which router, and as whom.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Door {
     /// The router's admin address
     #[arg(long, default_value = "http://127.0.0.1:8002")]

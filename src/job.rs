@@ -13,7 +13,7 @@ use router::jobs::{Brief, JobView, Slices, State, Submission};
 use serde::Deserialize;
 
 use crate::{
-    ask::{Door, Question},
+    ask::{Door, Question, pause},
     program::{failed, say},
 };
 
@@ -210,8 +210,6 @@ fn show(args: &One, method: &str) -> Result<(), String> {
 }
 
 fn logs(args: &Logs) -> Result<ExitCode, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     let mut from = String::new();
     loop {
         let path = format!("{JOBS}/{}/logs?rank={}{from}", args.id, args.rank);
@@ -221,7 +219,7 @@ fn logs(args: &Logs) -> Result<ExitCode, String> {
         match (page.text.is_empty(), args.follow, page.over) {
             (_, false, _) => return Ok(ExitCode::SUCCESS),
             (true, true, true) => break,
-            (true, true, false) => runtime.block_on(tokio::time::sleep(EVERY)),
+            (true, true, false) => pause(EVERY)?,
             (false, true, _) => {}
         }
     }

@@ -145,9 +145,9 @@ fn compared(args: &Args, study: &Study, compare: &str) -> Result<Told, Refusal> 
     let values: Vec<String> = values.split(',').map(str::to_owned).collect();
     let held = contest::hold(study, key, &values, args.seeds);
     let contest = held.map_err(|error| match &error {
-        contest::ContestError::Study(StudyError::Key { .. } | StudyError::Value { .. }) => {
-            Refusal::new(USAGE, &error)
-        }
+        contest::ContestError::Study(
+            StudyError::Key { .. } | StudyError::Value { .. } | StudyError::NoTraining { .. },
+        ) => Refusal::new(USAGE, &error),
         contest::ContestError::Study(_) | contest::ContestError::Run(_) => {
             Refusal::new(FAILED, &error)
         }

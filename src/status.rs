@@ -15,7 +15,7 @@ use std::{
 use router::state::State;
 
 use self::paint::Paint;
-use crate::ask::Door;
+use crate::ask::{Door, pause};
 
 const STATE: &str = "/admin/v1/state";
 const EVERY: Duration = Duration::from_secs(1);
@@ -73,13 +73,11 @@ fn show(args: &Args, paint: Paint) -> Result<(), String> {
 
 /// A router that cannot be asked is waited for: it may be starting again.
 fn watch(args: &Args, paint: Paint) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     let clear = if io::stdout().is_terminal() { REDRAW } else { "" };
     loop {
         let text = ask(args, paint).unwrap_or_else(|why| format!("{why}\n"));
         tell(&format!("{clear}{text}"))?;
-        runtime.block_on(tokio::time::sleep(EVERY));
+        pause(EVERY)?;
     }
 }
 

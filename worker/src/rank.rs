@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::limits::{Limits, User, user_named};
 pub(crate) use self::{
-    folder::{JobFolder, RunFile},
+    folder::{Ended, JobFolder, RunFile},
     log::read as read_log,
     signals::sweep,
 };
@@ -65,12 +65,15 @@ pub fn run_rank(path: &Path) -> ExitCode {
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let end = match runtime {
+    let ended = match runtime {
         Ok(runtime) => runtime.block_on(life::live(&assignment, run.mark())),
-        Err(error) => RankEnd::Lost { reason: format!("no runtime: {error}") },
+        Err(error) => {
+            let end = RankEnd::Lost { reason: format!("no runtime: {error}") };
+            Ended { end, progress: None }
+        }
     };
     sweep(run.mark());
-    let kept = run.end(end);
+    let kept = run.end(ended);
     // A worker that hears nothing more reads the file.
     let _ = std::fs::remove_file(&assignment.control);
     match kept {

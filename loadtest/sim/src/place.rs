@@ -107,6 +107,7 @@ pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
         batching: subject.batching,
         memory_mib: subject.memory_mib.unwrap_or(1),
         weights,
+        load: subject.load.unwrap_or(simgpu::Load::INFERENCE),
     };
     let models = study.models.iter().zip(weights).map(model).collect();
     Ok(Fleet { models, gpus, replicas, streams, faults, terms })
@@ -170,7 +171,11 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
         memory_mib: subject.memory_mib,
         replicas_min: 1,
         replicas_max: u32::MAX,
-        load: Load::default(),
+        load: subject.load.map_or_else(Load::default, |load| Load {
+            power: load.power,
+            bandwidth: load.tlb,
+            pcie: load.pcie,
+        }),
         slowdown: 1.0,
     };
     let problem = Problem {
@@ -180,7 +185,7 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
             .iter()
             .map(|gpus| plan::Gpus { kind: gpus.kind, count: gpus.count })
             .collect(),
-        rules: Rules::default(),
+        rules: Rules { share_slices: study.share_slices, ..Rules::default() },
     };
     let plan = planner.plan(&problem)?;
     let kinds =

@@ -5,6 +5,7 @@ mod read;
 mod streams;
 #[cfg(test)]
 mod tests;
+pub mod training;
 
 use std::{path::Path, time::Duration};
 
@@ -14,11 +15,11 @@ use loadtest::{
 };
 use mig::{Geometry, Kind, measured::Row};
 use policy::{dispatch::Class, rule::Batching};
-use simgpu::Measured;
+use simgpu::{Load, Measured};
 
+pub use self::training::Training;
 use crate::{
     fleet::{Fault, Terms, Trouble},
-    jobs::Job,
     place::Placement,
     problems::Problems,
     start::{Start, StartError},
@@ -39,6 +40,8 @@ pub struct Study {
     pub interval: Duration,
     /// Who decides where replicas are.
     pub placement: Placement,
+    /// Whether a planner may put several models on one slice.
+    pub share_slices: bool,
     /// The GPUs.
     pub gpus: Vec<Gpus>,
     /// The models.
@@ -49,8 +52,8 @@ pub struct Study {
     pub faults: Vec<Fault>,
     /// How many more things go wrong, drawn by the seed.
     pub random_faults: u32,
-    /// Training jobs that want what is idle.
-    pub jobs: Vec<Job>,
+    /// Training jobs beside inference.
+    pub training: Option<Training>,
     /// A live router's state to start from: its replicas stay where they are.
     pub start: Option<Start>,
 }
@@ -104,6 +107,9 @@ pub struct Subject {
     pub replicas: u32,
     /// What a planner plans for; absent, what the streams ask.
     pub demand_rps: Option<f64>,
+    /// What it asks of what slices share; absent, what inference usually does, and planners are
+    /// not told.
+    pub load: Option<Load>,
     /// What was measured of it.
     pub rows: Vec<Row>,
     /// Its speed by them.
@@ -227,8 +233,16 @@ impl Study {
                 self.start = None;
             }
             _ => {
-                let keys = KEYS.join(", ");
-                return Err(StudyError::Key { key: key.to_owned(), known: keys });
+                let none = || StudyError::Key { key: key.to_owned(), known: KEYS.join(", ") };
+                let words = Training::words(key).ok_or_else(none)?;
+                let training = self
+                    .training
+                    .as_mut()
+                    .ok_or_else(|| StudyError::NoTraining { key: key.to_owned() })?;
+                if !words.contains(&value) {
+                    return Err(unknown(words.join(", ")));
+                }
+                training.set(key, value);
             }
         }
         Ok(())
@@ -236,7 +250,7 @@ impl Study {
 }
 
 /// What can be compared.
-pub const KEYS: [&str; 2] = ["batching", "placement"];
+pub const KEYS: [&str; 5] = ["batching", "placement", "order", "tenants", "loans"];
 
 const BATCHINGS: [&str; 6] = ["slo", "aimd", "deadline", "earlydrop", "deferred", "timeout"];
 
@@ -275,6 +289,12 @@ pub enum StudyError {
         key: String,
         /// Those that can.
         known: String,
+    },
+    /// The key is one of training, and there is none.
+    #[error("{key} can be compared only in a scenario with [training]")]
+    NoTraining {
+        /// As written.
+        key: String,
     },
     /// The key has no such value.
     #[error("{key} has no {value:?}; give some of {wanted}")]

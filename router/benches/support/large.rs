@@ -9,7 +9,7 @@ use router::{
     place::{Moved, PlanState, PlannedModel},
     recent::RecentView,
     state::{
-        Build, ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence,
+        Build, ConfigState, GpuState, LaneState, LoansState, Memory, ModelState, Presence,
         ReplicaPhase, ReplicaState, Replicas, SliceState, State, WorkerState,
     },
     trace::SpanTotals,
@@ -59,8 +59,8 @@ impl Fleet {
             models,
             workers: vec![worker],
             plan: plan(),
-            jobs: JobsState::default(),
             tenants: Vec::new(),
+            loans: LoansState::default(),
             spans: SpanTotals { exported: 1, dropped: 2 },
         };
         Self { state, counted }
@@ -110,7 +110,7 @@ fn slice(index: usize) -> SliceState {
         memory_bytes: Some(10 << 30),
         lanes: vec![LaneState { lane: 0, pid: Some(1_000), restarts: 3, busy_s: 1_234.567_891 }],
         replicas: vec![replica(0), replica(1)],
-        job: None,
+        rank: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use policy::loan::Account;
 use serde::{Deserialize, Serialize};
 
-use super::{JobError, Record, Spec, Waits};
+use super::{JobError, Record, Spec, State, Waits};
 
 /// Jobs that ended and are still known.
 const REMEMBERED: usize = 1000;
@@ -39,6 +39,12 @@ pub struct Counts {
     pub overdue: u64,
     /// GPU-seconds of training that were done in vain.
     pub lost_gpu_s: f64,
+    /// Jobs that ended well.
+    pub done: u64,
+    /// Jobs that ended badly.
+    pub failed: u64,
+    /// Jobs that were ended by request.
+    pub cancelled: u64,
 }
 
 impl Kept {
@@ -100,11 +106,30 @@ impl Kept {
 }
 
 impl Counts {
+    /// Counts a job that came to be in `state`.
+    pub(super) fn entered(&mut self, state: State) {
+        match state {
+            State::Done => self.done += 1,
+            State::Failed => self.failed += 1,
+            State::Cancelled => self.cancelled += 1,
+            State::Queued
+            | State::Starting
+            | State::Running
+            | State::Shrinking
+            | State::Noticed
+            | State::Checkpointing
+            | State::Preempted => {}
+        }
+    }
+
     pub(crate) fn add(&mut self, more: Self) {
         self.for_inference += more.for_inference;
         self.in_emergency += more.in_emergency;
         self.for_jobs += more.for_jobs;
         self.overdue += more.overdue;
         self.lost_gpu_s += more.lost_gpu_s;
+        self.done += more.done;
+        self.failed += more.failed;
+        self.cancelled += more.cancelled;
     }
 }

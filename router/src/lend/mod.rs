@@ -9,6 +9,8 @@ mod ledger;
 mod office;
 mod ranks;
 mod settle;
+mod terms;
+mod throttle;
 mod world;
 
 use std::{
@@ -17,13 +19,15 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use policy::loan::{Decisions, History, Loaning, Rules, Tenant, Use, World, accrue, decide, order};
+use policy::loan::{Decisions, History, Tenant, Use, World, accrue, decide};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::{
     carry::{Carried, Carry},
     ranks::Contract,
     settle::{Observed, Terms},
+    terms::{reported, rules, terms},
+    throttle::{Requests, Throttles},
     world::{Lendable, millis, moment},
 };
 pub use self::{
@@ -33,8 +37,12 @@ pub use self::{
 use crate::{
     config::{Config, Loans},
     fleet::{Fleet, Seen},
-    http::ServerState,
+    http::{
+        ServerState,
+        backend::{Backend, Served},
+    },
     jobs::{Jobs, Record, Seat, State, Waits},
+    model::Model,
     registry::Registry,
 };
 
@@ -81,10 +89,11 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
         let (heard, changed) = (fleet.changed(), jobs.changed());
         let config = state.backend.config_in_force();
+        let requests = requests(&state.backend);
         drop(state);
         // It waits for the disk.
         let round = tokio::task::spawn_blocking(move || {
-            lender.round(&config);
+            lender.round(&config, &requests);
             lender
         });
         lender = match round.await {
@@ -106,6 +115,23 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
     }
 }
 
+/// How models fare.
+fn requests(registry: &Registry) -> BTreeMap<String, Requests> {
+    let of = |model: &Arc<Model>| {
+        let totals = model.dispatcher().metrics().totals();
+        let allowed = 1.0 - model.config().slo_target;
+        let (eligible, within) = (totals.eligible(), totals.within_objective);
+        (model.name().to_owned(), Requests { eligible, within, allowed })
+    };
+    registry.models().iter().map(of).collect()
+}
+
+/// The slices of a job that must go.
+fn all_of(record: &Record) -> Wanted {
+    let count = u32::try_from(record.seats.len()).unwrap_or(u32::MAX);
+    Wanted { seats: record.seats.clone(), count, urgent: false }
+}
+
 /// What the loop remembers.
 #[derive(Debug)]
 struct Lender {
@@ -122,6 +148,7 @@ struct Lender {
     /// When each slice of a job was last reported.
     heard_ms: HashMap<Seat, u64>,
     history: History,
+    throttles: Throttles,
     accounts: BTreeMap<String, policy::loan::Account>,
     is_unkept: bool,
 }
@@ -141,12 +168,13 @@ impl Lender {
             written: Instant::now(),
             heard_ms: HashMap::new(),
             history: History::default(),
+            throttles: Throttles::new(Instant::now()),
             accounts: registry.jobs().accounts(),
             is_unkept: false,
         }
     }
 
-    fn round(&mut self, config: &Config) {
+    fn round(&mut self, config: &Config, requests: &BTreeMap<String, Requests>) {
         let records = self.jobs.unfinished();
         let now_ms = self.clock.now_ms();
         self.elapsed_s = now_ms.saturating_sub(self.settled_ms) as f64 / 1e3;
@@ -159,7 +187,8 @@ impl Lender {
         let loans = config.loans.as_ref();
         self.settle(&seen, &records, loans);
         let records = self.jobs.unfinished();
-        self.decide(config, &seen, &records);
+        let evicted = self.throttles.look(requests, &seen, &records, Instant::now());
+        self.decide(config, &seen, &records, &evicted);
         let records = self.jobs.unfinished();
         self.say_what_shall_run(config, &seen, &records);
         if self.written.elapsed() >= WRITE_EVERY {
@@ -210,12 +239,13 @@ impl Lender {
     }
 
     /// Asks what to start, resize and stop, and does it.
-    fn decide(&mut self, config: &Config, seen: &[Seen], records: &[Record]) {
+    fn decide(&mut self, config: &Config, seen: &[Seen], records: &[Record], evicted: &[u64]) {
         let now_ms = self.clock.now_ms();
         let now = moment(now_ms);
         let rules = rules(config.loans.as_ref());
         let lendable = Lendable::new(seen, &self.ledger.lock(), records, now_ms);
-        let needs = self.ledger.needs();
+        let mut needs = self.ledger.needs();
+        needs.wanted.extend(records.iter().filter(|one| evicted.contains(&one.id)).map(all_of));
         let wanted = lendable.wanted(&needs, rules.notice, now);
         let due = |record: &&Record| record.not_before_ms.is_none_or(|at| at <= now_ms);
         let job = |record: &Record| world::job(config, record, rules.lease, now_ms);
@@ -243,7 +273,11 @@ impl Lender {
         self.jobs.explain(waits.chain(later).collect());
         let notice_ms = whole_ms(rules.notice);
         let (lendable, ledger) = (&lendable, &*self.ledger);
-        let carried = Carry { records, lendable, ledger, notice_ms, now_ms }.out(acts);
+        let mut carried = Carry { records, lendable, ledger, notice_ms, now_ms }.out(acts);
+        for (_, after) in carried.changes.iter_mut().filter(|(one, _)| evicted.contains(&one.id)) {
+            // Else it would be back at once.
+            after.not_before_ms = Some(now_ms + whole_ms(rules.lease));
+        }
         self.keep(carried);
     }
 
@@ -298,49 +332,11 @@ impl Lender {
             notice_ms: whole_ms(notice),
             lease_ms: whole_ms(lease),
             addresses: seen.iter().filter_map(address).collect(),
-            duties: HashMap::new(),
+            duties: self.throttles.percent(),
         };
         let (lent, ranks) = ranks::desired(records, &contract);
         if self.ledger.settle(lent, ranks) {
             self.fleet.poke();
         }
-    }
-}
-
-/// The slices that are reported, and the rank on each.
-fn reported(seen: &[Seen]) -> HashMap<Seat, Option<&protocol::RankReport>> {
-    let mut reports = HashMap::new();
-    for Seen { worker, report, .. } in seen {
-        for gpu in &report.gpus {
-            for slice in gpu.slices.iter().filter(|slice| slice.uuid.is_some()) {
-                let position = slice.position.clone();
-                let seat = Seat { worker: worker.clone(), gpu: gpu.index, position };
-                reports.insert(seat, slice.rank.as_ref());
-            }
-        }
-    }
-    reports
-}
-
-/// The notice and the lease in force.
-fn terms(loans: Option<&Loans>) -> (Duration, Duration) {
-    let defaults = Rules::default();
-    loans.map_or((defaults.notice, defaults.lease), |loans| (loans.notice, loans.lease))
-}
-
-/// How loans are made; without terms for them, none are.
-fn rules(loans: Option<&Loans>) -> Rules {
-    let defaults = Rules::default();
-    let Some(loans) = loans else {
-        return Rules { loaning: Loaning::None, ..defaults };
-    };
-    let chosen = order::all().into_iter().find(|order| order.name() == loans.order);
-    Rules {
-        order: chosen.unwrap_or(defaults.order),
-        fair_tenants: loans.fair_tenants,
-        loaning: loans.rule,
-        lease: loans.lease,
-        notice: loans.notice,
-        ..Rules::default()
     }
 }

@@ -7,7 +7,9 @@ use serde::Serialize;
 use tokio::task::spawn_blocking;
 
 use super::{
-    WallClock, terms, whole_ms,
+    WallClock,
+    terms::terms,
+    whole_ms,
     world::{self, Lendable, moment},
 };
 use crate::{

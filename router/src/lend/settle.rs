@@ -85,10 +85,8 @@ fn go_on(after: &mut Record, seen: &[Observed], ends: &[Option<End>], terms: &Te
     let is_bad = |end: &End| *end != End::Told(RankEnd::Exited { code: 0 });
     let bad = (0..).zip(ends).find(|(_, end)| end.as_ref().is_some_and(is_bad));
     if let (None, Some((rank, Some(end)))) = (&after.stop, bad) {
-        let (then, notice_ms) = match end {
-            End::Gone => (State::Preempted, terms.notice_ms),
-            End::Told(_) => (State::Queued, terms.notice_ms),
-        };
+        let then = if is_gone(end) { State::Preempted } else { State::Queued };
+        let notice_ms = terms.notice_ms;
         let reason = format!("{}; the others stop", described(rank, end));
         let by_ms = now_ms + notice_ms;
         let stop = Stopping { then, seats: Vec::new(), reason, notice_ms, by_ms };
@@ -149,7 +147,7 @@ fn finish(after: &mut Record, counts: &mut Counts, ends: &[End], now_ms: u64) {
     let why = (0..).zip(ends).map(|(rank, end)| described(rank, end)).find(|why| !why.is_empty());
     let why = why.unwrap_or_else(|| "ended by itself".to_owned());
     let exceeded = ends.iter().any(|end| matches!(end, End::Told(RankEnd::Exceeded { .. })));
-    let gone = ends.contains(&End::Gone);
+    let gone = ends.iter().any(is_gone);
     match stop {
         _ if done => after.enter(State::Done, "ended by itself", now_ms),
         Some(stop) if stop.then == State::Cancelled => {
@@ -197,6 +195,11 @@ fn fail(after: &mut Record, why: &str, now_ms: u64) {
     }
 }
 
+/// Whether it is no fault of the job's that it ended.
+fn is_gone(end: &End) -> bool {
+    matches!(end, End::Gone | End::Told(RankEnd::Expired))
+}
+
 fn is_overdue(end: &End) -> bool {
     matches!(end, End::Told(RankEnd::Killed { overdue: true, .. }))
 }
@@ -205,6 +208,9 @@ fn is_overdue(end: &End) -> bool {
 fn described(rank: u32, end: &End) -> String {
     match end {
         End::Gone => format!("the slice of rank {rank} is out of reach"),
+        End::Told(RankEnd::Expired) => {
+            format!("rank {rank} stopped: its worker had no router to renew its loan")
+        }
         End::Told(RankEnd::Exited { code: 0 }) => String::new(),
         End::Told(RankEnd::Exited { code }) => format!("rank {rank} exited with {code}"),
         End::Told(RankEnd::Killed { overdue: true, .. }) => {

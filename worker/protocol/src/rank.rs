@@ -119,6 +119,8 @@ pub enum RankEnd {
         /// Which, and by how much.
         what: String,
     },
+    /// It was stopped because nobody renewed its loan.
+    Expired,
     /// It could not be started, or what became of it is not known.
     Lost {
         /// Why.

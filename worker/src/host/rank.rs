@@ -1,7 +1,10 @@
 //! The task that keeps one rank of a job on a slice, from its start to its recorded end.
 
+mod files;
+mod talk;
+
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -9,26 +12,23 @@ use std::{
 
 use protocol::{DesiredRank, MAX_LINE, RankEnd, RankOrder, RankReport, RankSpec, RankState, Stop};
 use tokio::{
-    io::AsyncWriteExt,
-    net::{
-        UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    net::{UnixStream, unix::OwnedReadHalf},
     process::{Child, Command},
     sync::watch,
     task::JoinHandle,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
+pub(super) use self::files::{Found, find};
+use self::{
+    files::{CONTROL, FILE, LOG, file},
+    talk::{connect, news, say},
+};
 use super::lane::Surroundings;
 use crate::{
     lines::Lines,
-    rank::{Assignment, JobFolder, Limits, sweep},
+    rank::{Assignment, Ended, JobFolder, Limits, sweep},
 };
-
-/// The kind of socket that ranks are found by, and of the file beside it.
-const CONTROL: &str = "rank";
-const FILE: &str = "rank.json";
 
 /// How long a rank's own process may take to listen.
 const LISTEN_WAIT: Duration = Duration::from_secs(10);
@@ -63,14 +63,6 @@ pub(super) struct Rank {
     wanted: watch::Sender<Wanted>,
     report: watch::Receiver<RankReport>,
     task: JoinHandle<()>,
-}
-
-/// A rank that a worker before this one left at work, and where.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) gpu: u32,
-    pub(super) position: String,
-    assignment: Assignment,
 }
 
 impl Drop for Rank {
@@ -149,7 +141,7 @@ impl Rank {
 
     /// Removes what names it among those at work.
     pub(super) fn forget(&self, run_dir: &Path) {
-        for kind in [CONTROL, FILE] {
+        for kind in [CONTROL, FILE, LOG] {
             let _ = fs::remove_file(file(run_dir, &self.spec, kind));
         }
     }
@@ -173,13 +165,16 @@ struct Keeper {
 
 impl Keeper {
     async fn keep(mut self) {
-        let end = match self.around.launch.lending.clone() {
+        let Ended { end, progress } = match self.around.launch.lending.clone() {
             Some(lending) => self.live(&lending).await,
-            None => RankEnd::Lost { reason: "this worker runs no jobs".to_owned() },
+            None => lost("this worker runs no jobs"),
         };
         let name = self.spec.name();
         tracing::info!(rank = name, slice = self.seat.position, ?end, "rank ended");
-        self.tell(|report| report.state = RankState::Ended(end));
+        self.tell(|report| {
+            report.state = RankState::Ended(end);
+            report.progress = progress.or(report.progress);
+        });
     }
 
     fn tell(&self, change: impl FnOnce(&mut RankReport)) {
@@ -187,7 +182,7 @@ impl Keeper {
         self.around.news.notify_one();
     }
 
-    async fn live(&mut self, lending: &Lending) -> RankEnd {
+    async fn live(&mut self, lending: &Lending) -> Ended {
         let folder = JobFolder::of(&lending.directory, self.spec.job);
         let control = file(&self.around.launch.run_dir, &self.spec, CONTROL);
         let leased = self.around.lease(self.seat.device.clone()).await;
@@ -201,15 +196,15 @@ impl Keeper {
                 tracing::info!(rank = self.spec.name(), "rank found at work");
                 self.attend(stream).await;
             }
-            return last_words(&folder, &self.spec, None).await;
+            return self.last_words(&folder, None).await;
         }
         let _lease = match leased {
             Ok(lease) => lease,
-            Err(error) => return RankEnd::Lost { reason: format!("slice not to be had: {error}") },
+            Err(error) => return lost(&format!("slice not to be had: {error}")),
         };
         let mut process = match self.begin(lending, &folder, &control) {
             Ok(process) => process,
-            Err(reason) => return RankEnd::Lost { reason },
+            Err(reason) => return lost(&reason),
         };
         let connected = tokio::select! {
             stream = connect(&control) => Some(stream),
@@ -219,7 +214,7 @@ impl Keeper {
         if let Some(stream) = connected {
             self.attend(stream).await;
         }
-        last_words(&folder, &self.spec, Some(process)).await
+        self.last_words(&folder, Some(process)).await
     }
 
     /// Starts the process that stands over the rank.
@@ -248,7 +243,9 @@ impl Keeper {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut command = Command::new(&launch.program);
         command.arg("rank").arg(&path).process_group(0);
+        let log = fs::File::create(file(&launch.run_dir, &self.spec, LOG));
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(log.map_or_else(|_| Stdio::null(), Stdio::from));
         command.spawn().map_err(|error| format!("its own process was not started: {error}"))
     }
 
@@ -292,94 +289,42 @@ impl Keeper {
             }
         }
     }
-}
 
-/// What must be said so that one who was told `before` knows `after`.
-fn news(before: Wanted, after: Wanted) -> Vec<RankOrder> {
-    let mut orders = Vec::new();
-    if before.duty != after.duty {
-        orders.push(RankOrder::Duty(after.duty));
-    }
-    if before.stop != after.stop
-        && let Some(stop) = after.stop
-    {
-        orders.push(RankOrder::Stop(stop));
-    }
-    orders
-}
-
-async fn say(write: &mut OwnedWriteHalf, orders: &[RankOrder]) -> io::Result<()> {
-    for order in orders {
-        let mut line = serde_json::to_vec(order)?;
-        line.push(b'\n');
-        write.write_all(&line).await?;
-    }
-    Ok(())
-}
-
-async fn connect(path: &Path) -> UnixStream {
-    loop {
-        match UnixStream::connect(path).await {
-            Ok(stream) => return stream,
-            Err(_) => sleep(KNOCK).await,
+    /// How a rank ended over which nobody stands any more. Whatever is left of it is ended.
+    async fn last_words(&self, folder: &JobFolder, process: Option<Child>) -> Ended {
+        let spec = &self.spec;
+        if let Some(mut process) = process {
+            // It has hung up and ends at once, unless it was killed, which is as well.
+            let _ = timeout(LAST_WORDS, process.wait()).await;
         }
-    }
-}
-
-/// How a rank ended over which nobody stands any more. Whatever is left of it is ended.
-async fn last_words(folder: &JobFolder, spec: &RankSpec, process: Option<Child>) -> RankEnd {
-    if let Some(mut process) = process {
-        // It has hung up and ends at once, unless it was killed, which is as well.
-        let _ = timeout(LAST_WORDS, process.wait()).await;
-    }
-    let written = async {
-        loop {
-            match folder.run(spec) {
-                Some(run) if run.end.is_some() => return run.end,
-                Some(_) => sleep(KNOCK).await,
-                None => return None,
+        let written = async {
+            loop {
+                match folder.run(spec) {
+                    Some(run) if run.end.is_some() => return run.end,
+                    Some(_) => sleep(KNOCK).await,
+                    None => return None,
+                }
             }
+        };
+        if let Ok(Some(ended)) = timeout(LAST_WORDS, written).await {
+            return ended;
         }
-    };
-    if let Ok(Some(end)) = timeout(LAST_WORDS, written).await {
-        return end;
-    }
-    let reason = "the process over it was killed".to_owned();
-    let end = RankEnd::Lost { reason };
-    if let Some(run) = folder.run(spec) {
+        let Some(run) = folder.run(spec) else {
+            let said = fs::read_to_string(file(&self.around.launch.run_dir, spec, LOG));
+            let said = said.unwrap_or_default();
+            let last = said.lines().last().unwrap_or("its own process said nothing");
+            return lost(&format!("not begun: {last}"));
+        };
         sweep(&run.mark);
+        let reason = "the process over it was killed".to_owned();
+        let end = RankEnd::Lost { reason };
         if let Err(error) = folder.bury(spec, run, end.clone()) {
             tracing::error!(rank = spec.name(), %error, "its end could not be written down");
         }
+        Ended { end, progress: None }
     }
-    end
 }
 
-fn file(run_dir: &Path, spec: &RankSpec, kind: &str) -> PathBuf {
-    run_dir.join(format!("{}.{kind}", spec.name()))
-}
-
-/// The ranks that a worker before this one left at work in `run_dir`.
-pub(super) fn find(run_dir: &Path) -> io::Result<Vec<Found>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(run_dir)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.ends_with(FILE) {
-            continue;
-        }
-        let read = fs::read(&path).ok();
-        let assignment: Option<Assignment> =
-            read.and_then(|text| serde_json::from_slice(&text).ok());
-        match assignment {
-            Some(assignment) => found.push(Found {
-                gpu: assignment.gpu,
-                position: assignment.position.clone(),
-                assignment,
-            }),
-            // Cut off while it was written: it was never begun.
-            None => fs::remove_file(&path)?,
-        }
-    }
-    Ok(found)
+fn lost(reason: &str) -> Ended {
+    Ended { end: RankEnd::Lost { reason: reason.to_owned() }, progress: None }
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use protocol::{RankEnd, RankSpec};
+use protocol::{RankEnd, RankProgress, RankSpec};
 use serde::{Deserialize, Serialize};
 
 use super::{Assignment, User};
@@ -81,7 +81,7 @@ impl JobFolder {
     /// Writes down how a start ended that nobody stands over any more.
     pub(crate) fn bury(&self, spec: &RankSpec, run: Run, end: RankEnd) -> io::Result<()> {
         let path = self.run_path(spec.rank, spec.run);
-        RunFile { path, run }.end(end)
+        RunFile { path, run }.end(Ended { end, progress: None })
     }
 }
 
@@ -91,7 +91,15 @@ pub(crate) struct Run {
     /// What the environment of all its processes has.
     pub(crate) mark: String,
     /// How it ended, once it has.
-    pub(crate) end: Option<RankEnd>,
+    pub(crate) end: Option<Ended>,
+}
+
+/// How one start of a rank ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) end: RankEnd,
+    /// How far it was.
+    pub(crate) progress: Option<RankProgress>,
 }
 
 /// The file of one start of a rank.
@@ -121,8 +129,8 @@ impl RunFile {
     }
 
     /// Writes down how it ended.
-    pub(super) fn end(&mut self, end: RankEnd) -> io::Result<()> {
-        self.run.end = Some(end);
+    pub(super) fn end(&mut self, ended: Ended) -> io::Result<()> {
+        self.run.end = Some(ended);
         let new = self.path.with_extension("new");
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(&self.run)?)?;

@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     Assignment,
-    folder::JobFolder,
+    folder::{Ended, JobFolder},
     log,
     pace::Pace,
     progress::Progress,
@@ -41,8 +41,11 @@ const TELL_WAIT: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 
 /// Starts the rank and returns how it ended.
-pub(super) async fn live(assignment: &Assignment, mark: &str) -> RankEnd {
-    let lost = |what: &str, error: io::Error| RankEnd::Lost { reason: format!("{what}: {error}") };
+pub(super) async fn live(assignment: &Assignment, mark: &str) -> Ended {
+    let lost = |what: &str, error: io::Error| {
+        let end = RankEnd::Lost { reason: format!("{what}: {error}") };
+        Ended { end, progress: None }
+    };
     let _ = fs::remove_file(&assignment.control);
     let listener = match UnixListener::bind(&assignment.control) {
         Ok(listener) => listener,
@@ -61,14 +64,14 @@ pub(super) async fn live(assignment: &Assignment, mark: &str) -> RankEnd {
     let logs = JobFolder::at(&assignment.folder).rank(assignment.spec.rank);
     let most = assignment.limits.log_mib.saturating_mul(MIB);
     let keeping = thread::spawn(move || log::keep(printed, &logs, most));
-    let end = match Watch::new(assignment, child) {
+    let ended = match Watch::new(assignment, child) {
         Ok(watch) => watch.run(&listener).await,
         Err(error) => lost("it ended as it began", error),
     };
     signals::sweep(mark);
     // Nobody is left who could print.
     let _ = keeping.join();
-    end
+    ended
 }
 
 fn start(assignment: &Assignment, mark: &str) -> io::Result<(Child, PipeReader)> {
@@ -113,6 +116,8 @@ struct Watch<'a> {
     measured: Instant,
     /// What limit it broke.
     exceeded: Option<String>,
+    /// Whether it was stopped because nobody renewed its loan.
+    expired: bool,
     worker: Option<Worker>,
     told: Option<RankReport>,
 }
@@ -148,19 +153,20 @@ impl<'a> Watch<'a> {
             stopping: None,
             measured: now,
             exceeded: None,
+            expired: false,
             worker: None,
             told: None,
         })
     }
 
-    async fn run(mut self, listener: &UnixListener) -> RankEnd {
+    async fn run(mut self, listener: &UnixListener) -> Ended {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let changes = self.pace.changes_at().unwrap_or_else(far);
             let kill_at = self.stopping.map_or_else(far, |stopping| stopping.by);
             tokio::select! {
-                ended = self.child.wait() => return self.end(ended),
+                ended = self.child.wait() => return self.ended(ended),
                 accepted = listener.accept() => if let Ok((stream, _)) = accepted {
                     self.worker = Some(Worker::new(stream));
                     self.told = None;
@@ -234,6 +240,7 @@ impl<'a> Watch<'a> {
         let lease = Duration::from_millis(spec.lease_ms);
         if self.stopping.is_none() && now.duration_since(self.renewed) > lease {
             tracing::warn!(rank = spec.name(), ?lease, "its loan was not renewed; it stops");
+            self.expired = true;
             self.stop(Duration::from_millis(spec.notice_ms));
         }
         if let Some(most_mib) = self.assignment.limits.disk_mib
@@ -270,9 +277,18 @@ impl<'a> Watch<'a> {
         }
     }
 
+    fn ended(&mut self, ended: io::Result<ExitStatus>) -> Ended {
+        // What it said last counts most.
+        self.progress.read();
+        Ended { end: self.end(ended), progress: self.progress.report() }
+    }
+
     fn end(&mut self, ended: io::Result<ExitStatus>) -> RankEnd {
         if let Some(what) = self.exceeded.take() {
             return RankEnd::Exceeded { what };
+        }
+        if self.expired {
+            return RankEnd::Expired;
         }
         let overdue = self.stopping.is_some_and(|stopping| stopping.killed);
         match ended {

@@ -158,7 +158,9 @@ impl Known<'_> {
             let free = |one: &Placed| one.gpu != there.gpu || !one.position.overlaps(position);
             let leaves = |one: &Leaving| one.replica == there.replica.id;
             let Some(index) = target.leaving.iter().position(leaves) else { continue };
-            if self.short(target).contains(&model) && target.placed.iter().all(free) {
+            let count = target.held(self.models.len())[model].1;
+            let few = count < self.models[model].replicas_max;
+            if few && self.short(target).contains(&model) && target.placed.iter().all(free) {
                 let Leaving { serves_rps, .. } = target.leaving.remove(index);
                 target.placed.push(kept(&there, model, serves_rps));
             }

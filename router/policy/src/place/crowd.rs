@@ -14,6 +14,8 @@ struct Seat {
     /// Replicas that shall be on it.
     count: u32,
     free_mib: f64,
+    /// Whether somebody is across it who must go first.
+    blocked: bool,
 }
 
 impl Known<'_> {
@@ -74,7 +76,8 @@ impl Known<'_> {
         let mut most_free_mib = 0.0_f64;
         for seat in self.seats(target, index) {
             most_free_mib = most_free_mib.max(seat.free_mib);
-            let fewer = best.as_ref().is_none_or(|best| seat.count < best.count);
+            let rank = |seat: &Seat| (seat.blocked, seat.count);
+            let fewer = best.as_ref().is_none_or(|best| rank(&seat) < rank(best));
             if seat.free_mib >= needed_mib && fewer {
                 best = Some(seat);
             }
@@ -125,8 +128,14 @@ impl Known<'_> {
 
     fn seat(&self, target: &Target, gpu: usize, position: Position) -> Seat {
         let here = target.placed.iter().filter(|one| one.gpu == gpu && one.position == position);
-        let mut seat =
-            Seat { gpu, position, count: 0, free_mib: position.profile().memory_gib * MIB_PER_GIB };
+        let free_mib = position.profile().memory_gib * MIB_PER_GIB;
+        let across = |slice: &Slice| {
+            slice.position != position
+                && slice.position.overlaps(position)
+                && !slice.replicas.is_empty()
+        };
+        let blocked = self.snapshot.gpus[gpu].slices.iter().any(across);
+        let mut seat = Seat { gpu, position, count: 0, free_mib, blocked };
         for one in here {
             seat.count += 1;
             seat.free_mib -= self.memory_mib(one.model) * f64::from(one.processes);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mig::{Kind, Position};
 
-use super::{Placed, Refusal, Snapshot, Target};
+use super::{Placed, Refusal, Slice, Snapshot, Target};
 use crate::plan::{self, Gpus, Measured, Model, Plan, Problem, Row, Site};
 
 /// A GPU and the slice on it, from its start to its end.
@@ -150,13 +150,16 @@ impl Known<'_> {
         let used: BTreeSet<Spot> =
             target.placed.iter().map(|one| spot(one.gpu, one.position)).collect();
         let sites = self.snapshot.gpus.iter().enumerate().map(|(index, gpu)| {
+            let doomed = |slice: &&Slice| slice.doomed && !slice.replicas.is_empty();
+            let doomed = || gpu.slices.iter().filter(doomed);
             let empty = gpu
                 .slices
                 .iter()
                 .filter(|slice| !slice.loaned && !slice.pinned && !slice.doomed)
                 .filter(|slice| slice.replicas.is_empty())
                 .map(|slice| slice.position)
-                .filter(|position| !used.contains(&spot(index, *position)));
+                .filter(|position| !used.contains(&spot(index, *position)))
+                .filter(|position| !doomed().any(|slice| slice.position.overlaps(*position)));
             (index, Site { empty: empty.collect(), cuttable: gpu.cuttable, open: gpu.healthy })
         });
         sites.collect()
@@ -205,32 +208,52 @@ pub(super) fn placeable(model: &Model) -> bool {
     !model.measured.is_empty()
 }
 
-/// A model that no slice serves in time is put where it is fastest; of one that can be nowhere, no
-/// measurement is left.
+/// A model that no slice serves in its share of the objective is put where it is fastest, and one that
+/// no slice serves in time at all anywhere; of one that can be nowhere, no measurement is left.
 fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
     let Snapshot { gpus, rules, .. } = snapshot;
-    let mut kinds: Vec<&'static Kind> = gpus.iter().map(|gpu| gpu.kind).collect();
-    kinds.dedup_by_key(|kind| &kind.name);
-    let profiles = kinds.iter().flat_map(|kind| kind.profiles.iter().map(move |one| (kind, one)));
-    let ways = profiles.flat_map(|(kind, profile)| plan::ways(&model, kind, profile));
-    let allowed = ways.filter(|way| way.processes <= rules.max_processes);
-    let fastest_ms = allowed.map(|way| way.latency_ms).fold(f64::INFINITY, f64::min);
+    let mut fastest_ms: Vec<f64> = Vec::new();
+    for kind in kinds(snapshot) {
+        for profile in &kind.profiles {
+            let ways = plan::ways(&model, kind, profile);
+            let allowed = ways.iter().filter(|way| way.processes <= rules.max_processes);
+            fastest_ms.extend(allowed.map(|way| way.latency_ms).reduce(f64::min));
+        }
+    }
     let Model { name, slo_ms, .. } = &model;
     let mut told = None;
-    if fastest_ms.is_infinite() {
+    let limit_ms = rules.latency_share * slo_ms;
+    let Some(least_ms) = fastest_ms.iter().copied().reduce(f64::min) else {
         if !gpus.is_empty() {
             told = Some(format!("{name} is not placed: no slice of the fleet has memory for it"));
         }
         model.measured.clear();
-    } else if fastest_ms > rules.latency_share * slo_ms {
+        return (model, told);
+    };
+    if least_ms > limit_ms {
+        let (where_to, needs_ms) = if least_ms > *slo_ms {
+            ("anywhere", fastest_ms.iter().copied().fold(least_ms, f64::max))
+        } else {
+            ("where it is fastest", least_ms)
+        };
         told = Some(format!(
-            "{name} is placed where it is fastest, and will be late: of its {slo_ms:.1} ms a batch \
-             may take {:.1} ms, and takes {fastest_ms:.1} ms at least",
-            rules.latency_share * slo_ms
+            "{name} is placed {where_to}, and will be late: of its {slo_ms:.1} ms a batch may take \
+             {limit_ms:.1} ms, and takes {least_ms:.1} ms at least"
         ));
-        model.slo_ms = fastest_ms / rules.latency_share * 1.001;
+        model.slo_ms = needs_ms / rules.latency_share * 1.001;
     }
     (model, told)
+}
+
+/// The kinds of GPU there are.
+fn kinds(snapshot: &Snapshot) -> Vec<&'static Kind> {
+    let mut kinds: Vec<&'static Kind> = Vec::new();
+    for gpu in &snapshot.gpus {
+        if !kinds.iter().any(|kind| kind.name == gpu.kind.name) {
+            kinds.push(gpu.kind);
+        }
+    }
+    kinds
 }
 
 /// A model of which nothing is known is taken to need a slice to itself, any with memory for it, and
@@ -240,20 +263,15 @@ fn assumed(model: &Model, snapshot: &Snapshot) -> Model {
     if model.measured.is_empty() {
         let throughput_rps = 1e3 / (snapshot.rules.latency_share * model.slo_ms);
         model.demand_rps = model.demand_rps.min(throughput_rps);
-        let mut kinds: Vec<&str> = Vec::new();
-        for gpu in &snapshot.gpus {
-            if kinds.contains(&gpu.kind.name.as_str()) {
-                continue;
-            }
-            kinds.push(&gpu.kind.name);
-            let rows = gpu.kind.profiles.iter().map(|profile| Row {
+        for kind in kinds(snapshot) {
+            let rows = kind.profiles.iter().map(|profile| Row {
                 profile: profile.name.clone(),
                 batch: 1,
                 processes: 1,
                 throughput_rps,
             });
-            let kind = Some(gpu.kind.name.clone());
-            model.measured.push(Measured { kind, rows: rows.collect() });
+            let name = Some(kind.name.clone());
+            model.measured.push(Measured { kind: name, rows: rows.collect() });
         }
     }
     model

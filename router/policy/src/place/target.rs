@@ -174,6 +174,17 @@ impl Known<'_> {
     fn consolidate(&self, target: &mut Target, refusals: &mut Vec<Refusal>) {
         let used = target.gpus().len();
         let mut refuse = |why: String| refusals.push(Refusal { model: None, why });
+        let ready: BTreeSet<u64> = self
+            .there()
+            .filter(|there| there.replica.state == State::Ready)
+            .map(|there| there.replica.id)
+            .collect();
+        let under_way = |one: &&Placed| one.replica.is_none_or(|id| !ready.contains(&id));
+        let count = target.placed.iter().filter(under_way).count();
+        if count > 0 {
+            refuse(format!("nothing is moved: {count} replicas are still to be ready"));
+            return;
+        }
         match self.plan_anew(target) {
             Some(placed) => {
                 let gpus: BTreeSet<usize> = placed.iter().map(|one| one.gpu).collect();

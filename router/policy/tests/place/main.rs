@@ -6,7 +6,10 @@
 
 mod world;
 
-use policy::place::{Action, State, place, room, wanted_back};
+use policy::{
+    place::{Action, State, place, room, wanted_back},
+    plan::Model,
+};
 use world::{Random, World, model};
 
 #[test]
@@ -209,7 +212,7 @@ fn a_model_of_which_nothing_is_known_is_put_wherever_its_memory_fits() {
 }
 
 /// A fleet whose GPUs cannot be cut, each one slice of `2g.20gb`.
-fn fixed(gpus: usize, models: Vec<policy::plan::Model>) -> World {
+fn fixed(gpus: usize, models: Vec<Model>) -> World {
     let mut world = World::empty(gpus, models);
     for gpu in 0..gpus {
         world.gpus[gpu].cuttable = false;
@@ -218,7 +221,7 @@ fn fixed(gpus: usize, models: Vec<policy::plan::Model>) -> World {
     world
 }
 
-fn sized(name: &str, memory_mib: u64) -> policy::plan::Model {
+fn sized(name: &str, memory_mib: u64) -> Model {
     let mut model = model(name, 100.0, 0.0);
     model.memory_mib = Some(memory_mib);
     model
@@ -285,6 +288,21 @@ fn a_replica_moves_off_a_slice_that_shall_vanish_before_that_is_cut_away() {
 }
 
 #[test]
+fn a_replica_on_a_slice_that_shall_vanish_rather_shares_than_makes_way() {
+    let mut world = World::empty(1, vec![sized("a", 8_000), sized("b", 8_000)]);
+    world.gpus[0].cuttable = false;
+    world.hold((0, "3g.40gb@0"), 0, State::Ready, 0.5);
+    world.hold((0, "3g.40gb@4"), 1, State::Ready, 0.5);
+    world.gpus[0].slices[0].doomed = true;
+    world.cut(0, "2g.20gb@0");
+    let decision = place(&world.snapshot(false));
+    let [step] = &decision.now().collect::<Vec<_>>()[..] else { panic!("{decision:#?}") };
+    let shares = matches!(&step.action, Action::Start { position, model: 0, .. }
+        if position.to_string() == "3g.40gb@4");
+    assert!(shares, "{decision:#?}");
+}
+
+#[test]
 fn replicas_leave_a_gpu_that_goes_for_another_or_for_nowhere() {
     let mut world = fixed(2, vec![sized("a", 8_000)]);
     world.hold((0, "2g.20gb@0"), 0, State::Ready, 0.5);
@@ -329,4 +347,59 @@ fn a_slice_for_a_job_is_cut_where_others_are_lent_and_nothing_is_in_the_way() {
     assert_eq!(found(&world, "7g.80gb"), Some((1, "7g.80gb@0".to_owned(), 0)));
     world.lend(1, "1g.10gb@0");
     assert_eq!(found(&world, "7g.80gb"), None);
+}
+
+#[test]
+fn what_was_begun_is_carried_through_while_the_demand_stays() {
+    for seed in 500..520 {
+        let mut random = Random(seed);
+        let mut world = World::new(&mut random, false);
+        world.converge(&mut random, seed);
+        for index in 0..world.models.len() {
+            world.models[index].demand_rps *= random.between(0.3, 1.3);
+        }
+        for round in 0..80 {
+            world.step(&mut random).unwrap();
+            assert_eq!(world.cancelled, 0, "seed {seed}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_is_too_slow_is_put_where_it_is_fastest_or_anywhere_and_it_is_said() {
+    let decide = |slo_ms: f64| {
+        let slow = Model { slo_ms, ..model("slow", 100.0, 50.0) };
+        let world = World::empty(2, vec![slow, model("b", 100.0, 50.0)]);
+        let decision = place(&world.snapshot(false));
+        assert!(decision.refusals[0].why.starts_with("slow is placed "), "{decision:#?}");
+        let mut placed = decision.target.placed;
+        placed.sort_by_key(|one| one.model);
+        placed.iter().map(|one| one.position.profile().name.clone()).collect::<Vec<_>>()
+    };
+    // A batch takes 6.7 ms on a whole GPU and 40 ms on a seventh.
+    assert_eq!(decide(10.0), ["7g.80gb", "1g.10gb"]);
+    assert_eq!(decide(5.0), ["1g.10gb", "1g.10gb"]);
+}
+
+#[test]
+fn a_replica_that_was_to_go_stays_if_it_is_needed_again() {
+    let mut world = World::empty(1, vec![model("a", 100.0, 90.0)]);
+    world.hold((0, "1g.10gb@0"), 0, State::Ready, 0.9);
+    world.hold((0, "1g.10gb@1"), 0, State::Ready, 0.1);
+    let mut snapshot = world.snapshot(false);
+    snapshot.last = place(&snapshot).target;
+    assert_eq!(snapshot.last.leaving.len(), 1);
+    snapshot.models[0].demand_rps = 180.0;
+    let decision = place(&snapshot);
+    assert_eq!((decision.target.placed.len(), decision.steps.len()), (2, 0), "{decision:#?}");
+}
+
+#[test]
+fn more_replicas_than_are_allowed_go_whatever_is_asked_for() {
+    let mut world = World::empty(1, vec![model("a", 100.0, 500.0)]);
+    world.hold((0, "1g.10gb@0"), 0, State::Ready, 0.9);
+    world.hold((0, "1g.10gb@1"), 0, State::Ready, 0.1);
+    world.models[0].replicas_max = 1;
+    world.models[0].measured[0].rows.retain(|row| row.profile == "1g.10gb");
+    assert_eq!(now(&world), ["-1"]);
 }

@@ -60,6 +60,8 @@ pub(crate) struct World {
     pub(crate) models: Vec<Model>,
     pub(crate) gpus: Vec<Gpu>,
     pub(crate) said_no_room: bool,
+    /// Replicas that were stopped before they were ready.
+    pub(crate) cancelled: u32,
     /// What the last decision wanted.
     last: Target,
     /// Requests per second each replica can serve.
@@ -77,6 +79,7 @@ impl World {
             models,
             gpus: vec![gpu; gpus],
             said_no_room: false,
+            cancelled: 0,
             last: Target::default(),
             serves_rps: BTreeMap::new(),
             next: 0,
@@ -306,7 +309,9 @@ impl World {
         let slices = self.gpus.iter_mut().flat_map(|gpu| &mut gpu.slices);
         let mut replicas = slices.flat_map(|slice| &mut slice.replicas);
         let one = replicas.find(|one| one.id == replica);
-        one.ok_or_else(|| format!("no replica {replica}"))?.state = State::Draining;
+        let one = one.ok_or_else(|| format!("no replica {replica}"))?;
+        self.cancelled += u32::from(one.state == State::Starting);
+        one.state = State::Draining;
         Ok(())
     }
 

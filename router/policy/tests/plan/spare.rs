@@ -18,6 +18,16 @@ fn gpus_kept_for_failures_are_not_used() {
 }
 
 #[test]
+fn a_fleet_that_is_far_too_small_is_refused() {
+    for share_slices in [false, true] {
+        let mut problem = scenario(1, share_slices);
+        problem.fleet[0].count = 1;
+        problem.models[0].demand_rps = 100_000.0;
+        assert_eq!(solve(&problem), Err(PlanError::TooSmall { gpus: 1 }));
+    }
+}
+
+#[test]
 fn replicas_of_a_model_are_on_different_gpus_where_they_can_be() {
     let mut problem = scenario(2, false);
     for model in &mut problem.models {

@@ -136,6 +136,9 @@ fn ranks_out_of_reach_for_longer_than_their_loan_are_no_failure_of_the_job() {
     let record = running();
     let gone = settle(&record, &[Observed::Gone, Observed::Gone], &NOW).0;
     assert_eq!((gone.state, gone.failures), (State::Preempted, 0));
+    let expired = told(&record, RankState::Ended(RankEnd::Expired));
+    let stopped = settle(&record, &[expired.clone(), expired], &NOW).0;
+    assert_eq!((stopped.state, stopped.failures), (State::Preempted, 0));
     let up = told(&record, RankState::Running { pid: 1 });
     let half = settle(&record, &[up, Observed::Gone], &NOW).0;
     assert_eq!(half.stop.unwrap().then, State::Preempted);
