@@ -105,9 +105,10 @@ impl Known<'_> {
         let rules = &self.snapshot.rules;
         let model = &self.models[model];
         let limit_ms = rules.latency_share * model.slo_ms + 1e-9;
-        let ways = plan::ways(model, kind, there.slice.position.profile());
+        let ways = plan::ways(model, &[(kind, there.slice.position.profile())]);
         let allowed = ways
             .iter()
+            .flatten()
             .filter(|way| way.latency_ms <= limit_ms && way.processes <= rules.max_processes);
         let whole_rps = allowed.map(|way| way.capacity_rps).fold(0.0, f64::max);
         whole_rps / there.slice.replicas.len().max(1) as f64
