@@ -27,5 +27,6 @@ pub mod registry;
 pub mod replay;
 pub mod serve;
 pub mod state;
+mod steer;
 pub mod trace;
 pub mod transport;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde_json::{Value, json};
 
@@ -19,12 +19,12 @@ use crate::{
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     jobs::Jobs,
-    lend::Ledger,
+    lend::{Ledger, WallClock},
     metrics::Outcome,
     model::{Model, Models},
     place::Planned,
     recent::Point,
-    state::{ConfigState, ModelState, Replicas, WorkerState},
+    state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
 };
 
@@ -37,6 +37,9 @@ pub struct Registry {
     ledger: Arc<Ledger>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
+    /// Held from reading the configuration in force to replacing it.
+    changing: Mutex<()>,
+    wall: WallClock,
     clock: Clock,
     spans: Arc<SpanMetrics>,
     plan: Planned,
@@ -58,6 +61,8 @@ impl Registry {
             jobs,
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
+            changing: Mutex::default(),
+            wall: WallClock::start(),
             clock,
             spans: Arc::default(),
             plan: Planned::default(),
@@ -107,6 +112,11 @@ impl Registry {
         self.config.load_full()
     }
 
+    /// Nobody else changes the configuration in force while the guard lives.
+    pub fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
     /// Puts a configuration in force. Must be called inside a runtime.
     pub fn reconfigure(&self, config: Config) -> io::Result<()> {
         let weights = weights(&config);
@@ -135,6 +145,13 @@ impl Registry {
             loads.generation += 1;
             loads.loaded_at_s = at_s;
         }
+    }
+
+    /// Notes a change of the configuration in force that was not loaded, at `at_s` seconds since 1970.
+    pub fn changed(&self, at_s: f64) {
+        let mut loads = self.loads.lock();
+        loads.generation += 1;
+        loads.loaded_at_s = at_s;
     }
 
     /// How the configuration was last loaded.
@@ -173,9 +190,15 @@ impl Registry {
         models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
     }
 
+    /// The training jobs, and what is lent to them.
+    pub fn jobs_state(&self) -> JobsState {
+        let loans = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
+        self.jobs.state(loans.unwrap_or_default(), self.wall.now_ms())
+    }
+
     /// These models, and every worker.
     pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
-        let workers = self.fleet.workers();
+        let workers = self.fleet.workers(&self.ledger.lock());
         let mut replicas = HashMap::<&str, Replicas>::new();
         let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
         for replica in slices.flat_map(|slice| &slice.replicas) {
@@ -223,7 +246,7 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        json!({ "workers": self.fleet.workers() })
+        json!({ "workers": self.fleet.workers(&self.ledger.lock()) })
     }
 
     fn plan(&self) -> Value {

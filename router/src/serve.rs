@@ -31,6 +31,7 @@ use crate::{
     place, recent,
     registry::Registry,
     state::{self, Build, State},
+    steer,
     trace::Tracer,
 };
 
@@ -176,8 +177,8 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
-    let [scraped, shown, past, reloading] = [(); 4].map(|()| Arc::clone(state));
-    let [for_page, for_reload] = [(); 2].map(|()| build.clone());
+    let [scraped, shown, past, reloading, steered] = [(); 5].map(|()| Arc::clone(state));
+    let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
         jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
         metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
@@ -189,6 +190,10 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
             let (state, file) = (Arc::clone(&reloading), file.clone());
             let build = for_reload.clone();
             Box::pin(async move { reload(&state, file, &build).await })
+        }),
+        objective: Box::new(move |asked| {
+            let (state, build) = (Arc::clone(&steered), for_steering.clone());
+            Box::pin(async move { steer::objective(&state, &build, asked).await })
         }),
     }
 }
@@ -214,7 +219,7 @@ async fn reload(
     build: &Build,
 ) -> Result<Value, ReloadError> {
     let result = match read_again(file).await {
-        Ok(config) => swap(state, config, build),
+        Ok(config) => swap(state, build, |_| Ok(config)),
         Err(error) => Err(error),
     };
     state.backend.loaded(result.is_ok(), wall_clock_s());
@@ -249,12 +254,15 @@ async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
     }
 }
 
-fn swap(
+/// Puts what `next` makes of the configuration in force in its place, whole or not at all.
+pub(crate) fn swap(
     state: &ServerState<Registry>,
-    config: Config,
     build: &Build,
+    next: impl FnOnce(&Config) -> Result<Config, ReloadError>,
 ) -> Result<Value, ReloadError> {
+    let _changing = state.backend.changing();
     let before = state.backend.config_in_force();
+    let config = next(&before)?;
     let changes = config::diff(&before, &config);
     let restarts: Vec<&str> = changes
         .iter()
@@ -294,6 +302,6 @@ async fn take_counts(state: Arc<ServerState<Registry>>) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a dashboard shows when, in wall time")]
-fn wall_clock_s() -> f64 {
+pub(crate) fn wall_clock_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -14,6 +14,7 @@ mod hangups;
 mod hostile_jobs;
 mod jobs;
 mod metrics;
+mod objective;
 mod overload;
 mod placement;
 mod process;

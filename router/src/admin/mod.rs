@@ -7,6 +7,7 @@
 mod console;
 mod jobs;
 mod lent;
+mod objective;
 mod routes;
 mod scope;
 mod views;
@@ -26,6 +27,7 @@ use tower::ServiceExt;
 
 use self::{lent::Lent, scope::Arrival};
 use crate::{
+    config::{Objective, ObjectiveError},
     drain::Phase,
     http::{
         Call, ServerState,
@@ -46,6 +48,9 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// A reload under way.
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
 
+/// A change of an objective under way.
+pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ObjectiveError>> + Send>>;
+
 /// What the listener asks of the program around it.
 pub struct Hooks {
     /// Where training jobs are dealt with, if anywhere.
@@ -58,6 +63,8 @@ pub struct Hooks {
     pub history: Box<dyn Fn() -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
+    /// Says what another objective would lead to, and puts it in force if asked to.
+    pub objective: Box<dyn Fn(Objective) -> Steering + Send + Sync>,
 }
 
 impl fmt::Debug for Hooks {

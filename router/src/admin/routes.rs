@@ -15,7 +15,7 @@ use serde_json::json;
 use tower::Layer;
 
 use super::{
-    Admin, ReloadError, TEXT, console, jobs,
+    Admin, ReloadError, TEXT, console, jobs, objective,
     scope::{Arrival, RequireAdminLayer},
     views,
 };
@@ -44,6 +44,7 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/v1/models", read(models::<B>))
         .route("/v1/tenants", read(tenants::<B>))
         .route("/v1/reload", write(reload::<B>))
+        .route("/v1/objective", write(objective::change::<B>))
         .route("/v1/drain", write(drain::<B>))
         .route("/v1/plan", read(plan::<B>))
         .route("/v1/plan/input", read(plan_input::<B>))
@@ -55,6 +56,8 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/", read(console::page))
         .route("/console.css", read(console::style))
         .route("/console.js", read(console::script))
+        .route("/steer.js", read(console::steering))
+        .route("/parts.js", read(console::parts))
         .route("/livez", read(live))
         .route("/v2/health/live", read(live))
         .route("/readyz", read(ready::<B>))

@@ -52,6 +52,10 @@ impl Setting {
         }
     }
 
+    fn is_of_model(&self, model: &str, key: &str) -> bool {
+        self.table == "model" && self.item.as_deref() == Some(model) && self.key == key
+    }
+
     /// Whether both hold the same, hidden values included.
     pub(super) fn same_value(&self, other: &Self) -> bool {
         self.value == other.value && self.secret == other.secret
@@ -75,6 +79,11 @@ pub enum Origin {
     },
     /// The environment variable of this name.
     Environment(&'static str),
+    /// An operator, while the router runs.
+    Operator {
+        /// What the next reload brings back, and from where.
+        instead_of: String,
+    },
     /// Nobody said otherwise.
     Default,
 }
@@ -84,6 +93,7 @@ impl fmt::Display for Origin {
         match self {
             Self::File { file, line } => write!(f, "{file}:{line}"),
             Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Operator { instead_of } => write!(f, "an operator, instead of {instead_of}"),
             Self::Default => f.write_str("default"),
         }
     }
@@ -114,6 +124,28 @@ impl fmt::Display for Effective {
             writeln!(f, "{line:<48} # {}", setting.origin)?;
         }
         Ok(())
+    }
+}
+
+impl Effective {
+    /// The value of a key of a model.
+    pub(super) fn of_model(&self, model: &str, key: &str) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.is_of_model(model, key))
+    }
+
+    /// Sets the value of a key of a model, as an operator asked.
+    pub(super) fn overrule(&mut self, model: &str, key: &str, to: f64) {
+        let to = number(to);
+        let found = self.settings.iter_mut().find(|setting| setting.is_of_model(model, key));
+        if let Some(setting) = found.filter(|setting| setting.value != to) {
+            let instead_of = match &setting.origin {
+                Origin::Operator { instead_of } => instead_of.clone(),
+                origin @ (Origin::File { .. } | Origin::Environment(_) | Origin::Default) => {
+                    format!("{} ({origin})", setting.value_text())
+                }
+            };
+            (setting.value, setting.origin) = (to, Origin::Operator { instead_of });
+        }
     }
 }
 

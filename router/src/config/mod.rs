@@ -13,6 +13,7 @@ mod effective;
 mod files;
 mod loans;
 mod model;
+mod objective;
 pub(crate) mod planner;
 pub(crate) mod problems;
 pub(crate) mod profile;
@@ -39,6 +40,7 @@ pub use self::{
     effective::{Effective, Origin, Setting},
     loans::{Limits, Loans},
     model::{Class, Engine, Model, Replicas, Server},
+    objective::{Objective, ObjectiveError},
     planner::Planner,
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},

@@ -30,9 +30,14 @@ pub use self::{
     submission::{Slices, Submission},
     view::{Brief, JobView},
 };
+use crate::state::{JobsState, LoansState};
 
 /// The file in the state directory.
 const FILE: &str = "state.log";
+/// Jobs that are shown with the state of the router.
+const SHOWN: usize = 100;
+/// How long it may take to hear of a rank that stopped at the last moment.
+const GRACE_MS: u64 = 2_000;
 const SCHEMA: Schema = Schema { migrations: &[] };
 
 /// Every job that is known.
@@ -156,11 +161,25 @@ impl Jobs {
         kept.records.values().rev().map(brief).collect()
     }
 
-    /// How many jobs are in each state, and what happened to loans.
-    pub fn counts(&self) -> ([(State, usize); 10], Counts) {
+    /// Jobs and loans at `now_ms`, for whoever looks; `allow` are the programs a job may start.
+    pub fn state(&self, allow: Vec<String>, now_ms: u64) -> JobsState {
         let kept = self.kept.lock();
         let count = |state| kept.records.values().filter(|record| record.state == state).count();
-        (State::ALL.map(|state| (state, count(state))), kept.counts)
+        let states = State::ALL.map(|state| (state.name().to_owned(), count(state))).into();
+        let newest = || kept.records.values().rev();
+        let over = newest().filter(|record| record.state.is_over());
+        let shown = newest().filter(|record| !record.state.is_over()).chain(over).take(SHOWN);
+        let brief = |record: &Record| Brief::new(record, kept.waits.get(&record.id));
+        let shown = shown.map(brief).collect();
+        let mut loans = LoansState::default();
+        for record in newest().filter(|record| !record.seats.is_empty()) {
+            *match &record.stop {
+                None => &mut loans.lent,
+                Some(stop) if stop.by_ms + GRACE_MS >= now_ms => &mut loans.returning,
+                Some(_) => &mut loans.overdue,
+            } += record.seats.len();
+        }
+        JobsState { allow, states, loans, counts: kept.counts, shown }
     }
 
     /// Every job that has not ended.

@@ -126,3 +126,25 @@ fn how_far_a_job_is_is_written_only_now_and_then() {
     drop(jobs);
     assert_eq!(folder.open().list()[0].progress.unwrap().step, 5);
 }
+
+#[test]
+fn a_loan_is_overdue_once_its_notice_is_over_and_not_before() {
+    let jobs = Jobs::open(None).unwrap();
+    let before = submit(&jobs, "a", None).unwrap().record;
+    submit(&jobs, "b", None).unwrap();
+    let mut running = before.clone();
+    running.enter(State::Running, "it runs", 2_000);
+    running.seats = vec![Seat { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
+    jobs.keep(vec![(before, running)], Counts::default()).unwrap();
+    let loans = |now_ms| {
+        let LoansState { lent, returning, overdue } = jobs.state(Vec::new(), now_ms).loans;
+        (lent, returning, overdue)
+    };
+    assert_eq!(loans(3_000), (1, 0, 0));
+    jobs.cancel(1, 1_000, 3_000).unwrap();
+    assert_eq!(loans(4_000 + GRACE_MS), (0, 1, 0));
+    assert_eq!(loans(4_001 + GRACE_MS), (0, 0, 1));
+    let state = jobs.state(Vec::new(), 5_000);
+    assert_eq!((state.states["queued"], state.states["noticed"]), (1, 1));
+    assert_eq!(state.shown.iter().map(|job| job.id).collect::<Vec<_>>(), [2, 1]);
+}

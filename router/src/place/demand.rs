@@ -48,7 +48,8 @@ impl Demands {
             load_time: None,
         });
         if known.rule != rule {
-            (known.rule, known.demand) = (rule, Demand::new(rule));
+            known.rule = rule;
+            known.demand.adopt(rule);
         }
         if now.since(known.taken_at) < EVERY {
             return;

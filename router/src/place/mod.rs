@@ -13,6 +13,7 @@ mod groups;
 mod lessons;
 mod loans;
 mod neighbours;
+mod outlook;
 mod spec;
 mod told;
 mod world;
@@ -42,6 +43,7 @@ use self::{
 };
 pub use self::{
     fits::fits,
+    outlook::{Intended, Outlook, Prospect},
     told::{Move, Moved, PlanState, Planned, PlannedModel, PlannedReplica, Told},
 };
 use crate::{

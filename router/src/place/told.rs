@@ -10,7 +10,10 @@ use policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::world::World;
+use super::{
+    outlook::{self, Outlook},
+    world::{GpuKey, World},
+};
 use crate::{config::Config, replay};
 
 /// Moves that are remembered.
@@ -25,7 +28,15 @@ pub struct Planned {
 #[derive(Debug, Default)]
 struct Last {
     state: PlanState,
-    snapshot: Option<Arc<Snapshot>>,
+    from: Option<From>,
+}
+
+/// What it was decided from.
+#[derive(Clone, Debug)]
+struct From {
+    snapshot: Arc<Snapshot>,
+    /// The GPUs of the snapshot.
+    gpus: Arc<[GpuKey]>,
 }
 
 /// What was decided last.
@@ -121,8 +132,15 @@ impl Planned {
 
     /// All that it was decided from, to be decided again elsewhere; nothing before the first.
     pub fn dump(&self) -> Option<String> {
-        let snapshot = self.last.lock().snapshot.clone();
-        snapshot.map(|snapshot| replay::dump(&snapshot))
+        let from = self.last.lock().from.clone();
+        from.map(|from| replay::dump(&from.snapshot))
+    }
+
+    /// What would be decided if a model had another objective, beside what is; nothing if the model
+    /// was in no decision yet. Plans twice: not for a thread that others wait for.
+    pub fn with_objective(&self, model: &str, slo_ms: f64) -> Option<Outlook> {
+        let From { snapshot, gpus } = self.last.lock().from.clone()?;
+        outlook::of(&snapshot, &gpus, (model, slo_ms))
     }
 
     pub(super) fn record(&self, told: &Told<'_>, snapshot: Snapshot, decision: &Decision) {
@@ -132,13 +150,11 @@ impl Planned {
         state.interference_error = told.error;
         state.models = told.models(&snapshot, decision);
         state.replicas = decision.target.placed.iter().map(|placed| told.replica(placed)).collect();
-        let mut gpus: Vec<usize> = decision.target.placed.iter().map(|placed| placed.gpu).collect();
-        gpus.sort_unstable();
-        gpus.dedup();
-        state.gpus_used = gpus.len();
+        state.gpus_used = outlook::gpus_used(&decision.target);
+        let gpus: Arc<[GpuKey]> = told.world.sites.iter().map(|site| site.key.clone()).collect();
         state.refusals = decision.refusals.iter().map(|refusal| refusal.why.clone()).collect();
         for step in decision.now() {
-            let what = told.what(&step.action, &snapshot);
+            let what = outlook::what(&step.action, &snapshot, &gpus);
             match step.action {
                 Action::Start { .. } => state.moved.start += 1,
                 Action::Stop { .. } => state.moved.stop += 1,
@@ -147,7 +163,7 @@ impl Planned {
             state.moves.push_front(Move { at_s: seconds(told.at), what, why: step.why.clone() });
         }
         state.moves.truncate(REMEMBERED);
-        last.snapshot = Some(Arc::new(snapshot));
+        last.from = Some(From { snapshot: Arc::new(snapshot), gpus });
     }
 }
 
@@ -178,39 +194,6 @@ impl Told<'_> {
             model: self.config.models[placed.model].name.clone(),
             processes: placed.processes,
             why: placed.why.clone(),
-        }
-    }
-
-    fn what(&self, action: &Action, snapshot: &Snapshot) -> String {
-        let gpu = |index: usize| {
-            let (worker, gpu) = &self.world.sites[index].key;
-            format!("{worker} gpu{gpu}")
-        };
-        let list = |positions: &[mig::Position]| {
-            let texts: Vec<String> = positions.iter().map(ToString::to_string).collect();
-            if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") }
-        };
-        match action {
-            Action::Cut { gpu: index, destroy, create } => {
-                format!("{}: {} in place of {}", gpu(*index), list(create), list(destroy))
-            }
-            Action::Start { gpu: index, position, model, .. } => {
-                let name = &self.config.models[*model].name;
-                format!("{name} is loaded on {} {position}", gpu(*index))
-            }
-            Action::Stop { replica } => {
-                for (index, on) in snapshot.gpus.iter().enumerate() {
-                    for slice in &on.slices {
-                        let one = slice.replicas.iter().find(|one| one.id == *replica);
-                        if let Some(one) = one {
-                            let model = one.model.map(|model| &snapshot.models[model].name);
-                            let name = model.map_or("a replica", String::as_str);
-                            return format!("{name} leaves {} {}", gpu(index), slice.position);
-                        }
-                    }
-                }
-                format!("replica {replica} leaves")
-            }
         }
     }
 }

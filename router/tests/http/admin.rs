@@ -36,6 +36,25 @@ async fn metrics_are_messages_for_a_scraper_that_prefers_them() {
 }
 
 #[tokio::test]
+async fn an_objective_is_read_whole_or_refused_with_what_is_wrong() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let asked = client.post("/admin/v1/objective", &[], r#"{"model": "echo", "slo_ms": 40}"#).await;
+    assert_eq!((asked.status.as_u16(), asked.json()), (200, json!({"applied": false})));
+    let unknown =
+        client.post("/admin/v1/objective", &[], r#"{"model": "no", "apply": true}"#).await;
+    assert_eq!(
+        (unknown.status.as_u16(), &unknown.json()["reason"]),
+        (404, &json!("unknown_model"))
+    );
+    for body in ["", "{}", r#"{"model": 3}"#, r#"{"model": "echo", "slo": 40}"#, "[1"] {
+        let refused = client.post("/admin/v1/objective", &[], body).await;
+        assert_eq!((refused.status.as_u16(), &refused.json()["reason"]), (422, &json!("invalid")));
+    }
+    assert_eq!(client.get("/admin/v1/objective").await.status, 405);
+}
+
+#[tokio::test]
 async fn readyz_lists_every_check_if_asked() {
     let server = Server::start().await;
     let mut client = server.client().await;

@@ -16,6 +16,11 @@ mod worker;
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
+pub(super) use self::{
+    model::{bad_delay_ms, bad_slo_ms, bad_slo_target},
+    objective::too_tight,
+};
+
 use super::{
     Config, Planner, Source,
     draft::Draft,
