@@ -28,19 +28,22 @@ pub enum Placement {
     Spread,
     /// A planner, from the demand and the measurements.
     Planned(Planner),
+    /// As the demand asks at each moment.
+    Follow,
 }
 
 impl Placement {
     /// The words for them in files.
     pub fn names() -> Vec<&'static str> {
         let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner).name());
-        std::iter::once("spread").chain(planners).collect()
+        ["spread", "follow"].into_iter().chain(planners).collect()
     }
 
     /// The word for it in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spread => "spread",
+            Self::Follow => "follow",
             Self::Planned(Planner::Sluice) => "plan",
             Self::Planned(Planner::WholeGpus) => "whole-gpus",
             Self::Planned(Planner::FirstFit) => "first-fit",
@@ -55,7 +58,7 @@ impl Placement {
     /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
         let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner));
-        std::iter::once(Self::Spread).chain(planners).find(|one| one.name() == name)
+        [Self::Spread, Self::Follow].into_iter().chain(planners).find(|one| one.name() == name)
     }
 }
 
@@ -92,6 +95,7 @@ pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
     let (gpus, seats) = match (&study.start, study.placement) {
         (Some(start), _) => recorded(study, start),
         (None, Placement::Spread) => spread_out(study)?,
+        (None, Placement::Follow) => (geometries(study), Vec::new()),
         (None, Placement::Planned(planner)) => planned(study, planner)?,
     };
     let replicas = seated(study, &gpus, &seats)?;
@@ -122,12 +126,14 @@ fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<Seat>) {
     (start.gpus.clone(), start.replicas.iter().filter_map(seat).collect())
 }
 
+/// Every GPU as the scenario cuts it.
+fn geometries(study: &Study) -> Vec<Geometry> {
+    let each = study.gpus.iter();
+    each.flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize)).collect()
+}
+
 fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
-    let gpus: Vec<Geometry> = study
-        .gpus
-        .iter()
-        .flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize))
-        .collect();
+    let gpus = geometries(study);
     let mut places = Vec::new();
     let mut slices = Vec::new();
     for (gpu, geometry) in gpus.iter().enumerate() {
@@ -162,31 +168,9 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
 
 fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
     let asked = asked_rps(study);
-    let model = |(index, subject): (usize, &Subject)| plan::Model {
-        name: subject.name.clone(),
-        demand_rps: subject.demand_rps.unwrap_or(asked[index]),
-        slo_ms: subject.slo.as_secs_f64() * 1e3,
-        measured: vec![plan::Measured { kind: None, rows: plan_rows(subject) }],
-        max_batch: Some(subject.max_batch),
-        memory_mib: subject.memory_mib,
-        replicas_min: 1,
-        replicas_max: u32::MAX,
-        load: subject.load.map_or_else(Load::default, |load| Load {
-            power: load.power,
-            bandwidth: load.tlb,
-            pcie: load.pcie,
-        }),
-        slowdown: 1.0,
-    };
-    let problem = Problem {
-        models: study.models.iter().enumerate().map(model).collect(),
-        fleet: study
-            .gpus
-            .iter()
-            .map(|gpus| plan::Gpus { kind: gpus.kind, count: gpus.count })
-            .collect(),
-        rules: Rules { share_slices: study.share_slices, ..Rules::default() },
-    };
+    let demand = |(index, subject): (usize, &Subject)| subject.demand_rps.unwrap_or(asked[index]);
+    let demands: Vec<f64> = study.models.iter().enumerate().map(demand).collect();
+    let problem = problem(study, &demands);
     let plan = planner.plan(&problem)?;
     let kinds =
         study.gpus.iter().flat_map(|gpus| std::iter::repeat_n(gpus.kind, gpus.count as usize));
@@ -207,6 +191,35 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
         .collect::<Result<Vec<_>, _>>()
         .map_err(SimError::from)?;
     Ok((gpus, seats))
+}
+
+/// What planners are asked: the study's models and GPUs, with these demands.
+pub(crate) fn problem(study: &Study, demands: &[f64]) -> Problem {
+    let model = |(index, subject): (usize, &Subject)| plan::Model {
+        name: subject.name.clone(),
+        demand_rps: demands[index],
+        slo_ms: subject.slo.as_secs_f64() * 1e3,
+        measured: vec![plan::Measured { kind: None, rows: plan_rows(subject) }],
+        max_batch: Some(subject.max_batch),
+        memory_mib: subject.memory_mib,
+        replicas_min: 1,
+        replicas_max: u32::MAX,
+        load: subject.load.map_or_else(Load::default, |load| Load {
+            power: load.power,
+            bandwidth: load.tlb,
+            pcie: load.pcie,
+        }),
+        slowdown: 1.0,
+    };
+    Problem {
+        models: study.models.iter().enumerate().map(model).collect(),
+        fleet: study
+            .gpus
+            .iter()
+            .map(|gpus| plan::Gpus { kind: gpus.kind, count: gpus.count })
+            .collect(),
+        rules: Rules { share_slices: study.share_slices, ..Rules::default() },
+    }
 }
 
 fn plan_rows(subject: &Subject) -> Vec<plan::Row> {

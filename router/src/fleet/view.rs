@@ -6,7 +6,8 @@ use super::{Fleet, LOCAL, Member, SILENT};
 use crate::{
     lend::Slices,
     state::{
-        GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState, WorkerState,
+        GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState,
+        WorkerState,
     },
 };
 
