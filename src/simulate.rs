@@ -11,6 +11,7 @@ use sim::{
     contest::{self, Contest},
     page,
     simulate::simulate,
+    start,
     study::{Study, StudyError},
     summary::Summary,
     table,
@@ -28,6 +29,8 @@ const BAD_CONFIGURATION: u8 = 78;
     Examples:\n  \
     sluice simulate loadtest/scenarios/sim/two-gpus.toml\n  \
     sluice simulate loadtest/scenarios/sim/overload.toml --compare batching=slo,aimd,timeout\n  \
+    curl -s 127.0.0.1:8002/admin/v1/state > now.json; \
+    sluice simulate fleet.toml --from-state now.json --scale 1.5\n  \
     sluice simulate loadtest/scenarios/sim/parva-1.toml --compare placement=plan,parva,whole-gpus \
     --seeds 5 --html report.html")]
 pub(crate) struct Args {
@@ -46,6 +49,10 @@ pub(crate) struct Args {
     /// Run it once for each value: batching=slo,aimd,... or placement=plan,parva,...
     #[arg(long, value_name = "KEY=A,B,...")]
     compare: Option<String>,
+    /// Start from a live router's state, the document of GET /admin/v1/state: its GPUs, replicas,
+    /// objectives, rates and who waits; speeds are those of the scenario's models
+    #[arg(long, value_name = "FILE")]
+    from_state: Option<PathBuf>,
     /// How to write what came of it
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -100,6 +107,13 @@ fn tell(args: &Args) -> Result<Told, Refusal> {
     if let Some(seed) = args.seed {
         study.terms.seed = seed;
     }
+    if let Some(path) = &args.from_state {
+        let wrong =
+            |what: String| Refusal::new(BAD_CONFIGURATION, &format!("{}: {what}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let start = start::parse(&text).map_err(|error| wrong(error.to_string()))?;
+        study.start_from(start).map_err(|error| wrong(error.to_string()))?;
+    }
     if let Some(scale) = args.scale {
         study.scale(scale);
     }
@@ -131,9 +145,9 @@ fn compared(args: &Args, study: &Study, compare: &str) -> Result<Told, Refusal> 
     let values: Vec<String> = values.split(',').map(str::to_owned).collect();
     let held = contest::hold(study, key, &values, args.seeds);
     let contest = held.map_err(|error| match &error {
-        contest::ContestError::Study(StudyError::Key { .. } | StudyError::Value { .. }) => {
-            Refusal::new(USAGE, &error)
-        }
+        contest::ContestError::Study(
+            StudyError::Key { .. } | StudyError::Value { .. } | StudyError::NoTraining { .. },
+        ) => Refusal::new(USAGE, &error),
         contest::ContestError::Study(_) | contest::ContestError::Run(_) => {
             Refusal::new(FAILED, &error)
         }

@@ -18,8 +18,11 @@ use crate::{
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
+    jobs::Jobs,
+    lend::Ledger,
     metrics::Outcome,
     model::{Model, Models},
+    place::Planned,
     recent::Point,
     state::{ConfigState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
@@ -30,15 +33,19 @@ use crate::{
 pub struct Registry {
     models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
+    jobs: Arc<Jobs>,
+    ledger: Arc<Ledger>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
     clock: Clock,
     spans: Arc<SpanMetrics>,
+    plan: Planned,
 }
 
 impl Registry {
-    /// The models of `config`, without replicas. Must be made inside a runtime.
-    pub fn start(config: Config) -> io::Result<Self> {
+    /// The models of `config`, without replicas, and the jobs that are kept. Must be made inside a
+    /// runtime.
+    pub fn start(config: Config, jobs: Arc<Jobs>) -> io::Result<Self> {
         let clock = Clock::start();
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
@@ -47,10 +54,13 @@ impl Registry {
         Ok(Self {
             fleet: Arc::new(Fleet::new(Arc::clone(&models))),
             models,
+            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
+            jobs,
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
             clock,
             spans: Arc::default(),
+            plan: Planned::default(),
         })
     }
 
@@ -80,6 +90,16 @@ impl Registry {
     /// The replicas and their connections.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
+    }
+
+    /// The training jobs.
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    /// Who has which slice.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     /// The configuration in force.
@@ -127,9 +147,19 @@ impl Registry {
         &self.spans
     }
 
+    /// The present.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
-        self.clock.now().since(Moment::default())
+        self.now().since(Moment::default())
+    }
+
+    /// What was decided last about who is where.
+    pub fn plan(&self) -> &Planned {
+        &self.plan
     }
 
     /// Remembers every model's counts of now.
@@ -194,6 +224,14 @@ impl Backend for Registry {
 
     fn workers(&self) -> Value {
         json!({ "workers": self.fleet.workers() })
+    }
+
+    fn plan(&self) -> Value {
+        serde_json::to_value(self.plan.state()).unwrap_or_default()
+    }
+
+    fn plan_input(&self) -> Option<String> {
+        self.plan.dump()
     }
 
     fn config(&self) -> Value {

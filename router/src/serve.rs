@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use store::OpenError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -25,6 +26,8 @@ use crate::{
     drain::{Drain, Ended, Times, stop_signals},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
+    jobs::Jobs,
+    lend::{self, Office},
     place, recent,
     registry::Registry,
     state::{self, Build, State},
@@ -55,6 +58,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// What is kept in the state directory cannot be used.
+    #[error("cannot use what is kept in state_dir")]
+    State(#[from] OpenError),
     /// The system would not give a timer or a signal handler.
     #[error("cannot start")]
     System(#[from] io::Error),
@@ -89,7 +95,8 @@ impl Router {
         };
         let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
-        let registry = Registry::start(config)?;
+        let jobs = Jobs::open(settings.state_dir.as_deref())?;
+        let registry = Registry::start(config, jobs)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         trace(&state, tracing.as_ref(), &build);
@@ -98,6 +105,7 @@ impl Router {
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet));
         }
         tokio::spawn(place::run(Arc::downgrade(&state)));
+        tokio::spawn(lend::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
@@ -171,6 +179,7 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
     let [scraped, shown, past, reloading] = [(); 4].map(|()| Arc::clone(state));
     let [for_page, for_reload] = [(); 2].map(|()| build.clone());
     Hooks {
+        jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
         metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()

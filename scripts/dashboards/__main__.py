@@ -9,6 +9,7 @@ from pathlib import Path
 
 from batching import batching
 from overview import overview
+from placement import placement
 from tenants import tenants
 from workers import workers
 
@@ -21,7 +22,7 @@ def main(arguments):
         return 2
     wanted = {
         f"{made['uid'].removeprefix('sluice-')}.json": json.dumps(made, indent=1) + "\n"
-        for made in (overview(), batching(), workers(), tenants())
+        for made in (overview(), batching(), placement(), workers(), tenants())
     }
     if arguments:
         found = {path.name: path.read_text() for path in FOLDER.glob("*.json")}

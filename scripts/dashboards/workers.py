@@ -16,6 +16,7 @@ def workers():
             ("Is a worker sick?", health()),
             ("Are the slices used?", slices()),
             ("What do executors take?", executors()),
+            ("What is lent?", loans()),
             ("What do the GPUs say?", gpus()),
         ],
     )
@@ -112,6 +113,36 @@ def executors():
                 )
             ],
             unit="ops",
+        ),
+    ]
+
+
+def loans():
+    return [
+        panel(
+            "Training jobs by state",
+            "Jobs that have not ended. Bad: queued rising while slices are idle; "
+            "sluice job show says what each waits for.",
+            [("max by (state) (sluice_loans)", "{{state}}")],
+        ),
+        panel(
+            "Slices called back",
+            "By reason. Bad: emergency, which is a burst faster than the notice.",
+            [("sum by (reason) (increase(sluice_loan_reclaims_total[15m]))", "{{reason}}")],
+        ),
+        panel(
+            "Training time lost",
+            "GPU-seconds done since the last checkpoint when a job stopped, and jobs killed for "
+            "not stopping. Bad: rising; the job does not checkpoint when it is asked to.",
+            [
+                ("sum(increase(sluice_loan_lost_seconds_total[15m]))", "GPU-seconds lost"),
+                ("sum(increase(sluice_loan_kills_total[15m]))", "killed"),
+            ],
+        ),
+        panel(
+            "Jobs ended",
+            "Bad: failed; sluice job show says why.",
+            [("sum by (outcome) (increase(sluice_jobs_ended_total[15m]))", "{{outcome}}")],
         ),
     ]
 

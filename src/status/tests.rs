@@ -21,8 +21,8 @@ fn model(name: &str) -> Value {
         "dispatch": {
             "waiting": 41, "oldest_age_ms": 12.3, "in_flight": 3, "rate_rps": 1.0,
             "limits": [
-                {"replica": 1, "slice": "gpu0:3g@4", "rows": 8, "set_by": "aimd"},
-                {"replica": 2, "slice": "gpu0:1g@0", "rows": 16, "set_by": "aimd"},
+                {"replica": 1, "slice": "gpu0:3g@4", "rows": 8, "set_by": "aimd", "slowdown": 1.0},
+                {"replica": 2, "slice": "gpu0:1g@0", "rows": 16, "set_by": "aimd", "slowdown": 1.0},
             ],
         },
         "replicas": {"starting": 1, "warming": 0, "ready": 2, "draining": 0, "failed": 0},
@@ -80,6 +80,10 @@ fn state() -> State {
              "totals": {"served": 0, "refused": 0, "quota": 0, "abandoned": 0, "failed": 0,
                         "rows": 0}},
         ],
+        "plan": {
+            "decided_at_s": 7.0, "gpus_used": 1, "models": [], "replicas": [], "moves": [],
+            "moved": {"start": 1, "stop": 0, "cut": 0}, "refusals": [], "interference_error": null,
+        },
         "spans": {"exported": 0, "dropped": 0},
     });
     serde_json::from_value(state).unwrap()

@@ -60,7 +60,9 @@ pub fn hold(
                     entry.refused = Some(none.to_string());
                     break;
                 }
-                Err(broken @ SimulateError::Broken(_)) => return Err(broken.into()),
+                Err(broken @ (SimulateError::Broken(_) | SimulateError::Beside(_))) => {
+                    return Err(broken.into());
+                }
             }
         }
         entries.push(entry);

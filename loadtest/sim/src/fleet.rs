@@ -8,7 +8,7 @@ use policy::{
     dispatch::{Class, Settings},
     rule::Batching,
 };
-use simgpu::{Delays, SimError, Speed};
+use simgpu::{Delays, Load, SimError, Speed};
 
 use crate::curve::Curve;
 
@@ -27,6 +27,13 @@ pub struct Fleet {
     pub faults: Vec<Fault>,
     /// Everything else.
     pub terms: Terms,
+}
+
+impl Fleet {
+    /// Whether some model asks more or less of its neighbours than inference usually does.
+    pub fn declares_loads(&self) -> bool {
+        self.models.iter().any(|model| model.load != Load::INFERENCE)
+    }
 }
 
 /// How long, how exact, how lucky.
@@ -63,6 +70,8 @@ pub struct Model {
     pub memory_mib: u64,
     /// The tenants' weights, by index.
     pub weights: Vec<f64>,
+    /// What it asks of what slices share.
+    pub load: Load,
 }
 
 /// One process of a model on one slice. Several may share it.

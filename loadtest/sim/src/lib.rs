@@ -4,6 +4,7 @@
 //! generators or traces, and a simulated minute takes milliseconds. The machine under test is
 //! [`policy::dispatch::Dispatch`] itself: there is no second copy of any decision here.
 
+pub mod beside;
 pub mod claims;
 pub mod contest;
 pub mod curve;
@@ -18,6 +19,7 @@ pub mod scenario;
 pub mod shrink;
 pub mod simulate;
 mod slots;
+pub mod start;
 pub mod study;
 pub mod summary;
 pub mod table;

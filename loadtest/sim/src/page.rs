@@ -9,15 +9,39 @@ use loadtest::{
 
 use crate::{
     contest::{Contest, Entry},
-    summary::{Point, Summary},
+    summary::{Holding, Point, Summary, TrainingSummary},
     table,
 };
+
+/// A title, a unit, and what is shown.
+type Figure = (&'static str, &'static str, fn(&Summary) -> f64);
+
+/// What is shown of ways to train.
+const TRAINING: [Figure; 8] = [
+    ("Mean completion of jobs", "h", |run| of_jobs(run, |jobs| jobs.completion_h)),
+    ("99th percentile of completion", "h", |run| of_jobs(run, |jobs| jobs.completion_p99_h)),
+    ("Mean queueing of jobs", "h", |run| of_jobs(run, |jobs| jobs.queueing_h)),
+    ("GPUs used", "%", |run| run.utilisation * 100.0),
+    ("Preemptions", "jobs", |run| of_jobs(run, |jobs| jobs.preemptions as f64)),
+    ("Work done twice", "GPU-hours", |run| of_jobs(run, |jobs| jobs.lost_gpu_h)),
+    ("Jain's index over tenants", "", |run| of_jobs(run, |jobs| jobs.jain)),
+    ("Requests in time", "%", |run| run.ends.attainment() * 100.0),
+];
+
+fn of_jobs(run: &Summary, of: fn(&TrainingSummary) -> f64) -> f64 {
+    run.training.as_ref().map_or(0.0, of)
+}
 
 /// One run as a page.
 pub fn of_run(summary: &Summary) -> String {
     let mut body = format!("<pre>{}</pre>\n", escape(&table::of_run(summary)));
-    body.push_str(&over_time(&[("in time", summary)]).render());
-    body.push_str(&by_model(summary).render());
+    if !summary.models.is_empty() {
+        body.push_str(&over_time(&[("in time", summary)]).render());
+        body.push_str(&by_model(summary).render());
+    }
+    if let Some(training) = &summary.training {
+        body.push_str(&holdings(training).render());
+    }
     page(&format!("{}, simulated", summary.scenario), &body)
 }
 
@@ -25,19 +49,28 @@ pub fn of_run(summary: &Summary) -> String {
 pub fn of_contest(contest: &Contest) -> String {
     let mut body = format!("<pre>{}</pre>\n", escape(&table::of_contest(contest)));
     let ran: Vec<&Entry> = contest.entries.iter().filter(|entry| !entry.runs.is_empty()).collect();
-    type Figure = (&'static str, &'static str, fn(&Summary) -> f64);
     let figures: [Figure; 4] = [
         ("Requests in time", "%", |run| run.ends.attainment() * 100.0),
         ("Answered in time per second", "requests/s", Summary::goodput_rps),
         ("GPUs used", "GPUs", |run| run.gpus_used as f64),
         ("Compute busy of the GPUs used", "%", |run| run.utilisation * 100.0),
     ];
-    for (title, unit, of) in figures {
-        body.push_str(&bars(title, unit, &ran, of).render());
+    let trains = ran.iter().any(|entry| entry.runs[0].training.is_some());
+    for (title, unit, of) in if trains { TRAINING.as_slice() } else { &figures } {
+        body.push_str(&bars(title, unit, &ran, *of).render());
     }
     let firsts: Vec<(&str, &Summary)> =
         ran.iter().map(|entry| (entry.value.as_str(), &entry.runs[0])).collect();
-    body.push_str(&over_time(&firsts).render());
+    if ran.iter().any(|entry| !entry.runs[0].models.is_empty()) {
+        body.push_str(&over_time(&firsts).render());
+    }
+    for (name, training) in
+        firsts.iter().filter_map(|(name, run)| Some((name, run.training.as_ref()?)))
+    {
+        let mut plot = holdings(training);
+        plot.title = format!("{}: {}", name, plot.title);
+        body.push_str(&plot.render());
+    }
     let _ = writeln!(body, "<p>Bars are means over seeds; lines are the first seed's.</p>");
     page(&format!("{}: {} compared", contest.scenario, contest.key), &body)
 }
@@ -86,6 +119,30 @@ fn over_time(runs: &[(&str, &Summary)]) -> Plot {
         title: "Answered in time, by when requests came".to_owned(),
         x: Axis::even("s", 0.0, end),
         y: Axis::even("requests/s", 0.0, top * 1.05),
+        series,
+        level: None,
+    }
+}
+
+/// Who had what of the GPUs over time.
+fn holdings(training: &TrainingSummary) -> Plot {
+    let line = |name: &str, class, of: fn(&Holding) -> f64| Series {
+        name: name.to_owned(),
+        class,
+        mark: Mark::Line,
+        points: training.course.iter().map(|one| (one.at_h, of(one))).collect(),
+    };
+    let series = vec![
+        line("inference", CLASSES[0], |one| one.inference_gpus),
+        line("training", CLASSES[1], |one| one.training_gpus),
+    ];
+    let end = training.course.last().map_or(1.0, |last| last.at_h);
+    let points = series.iter().flat_map(|series| &series.points);
+    let top = points.fold(1.0, |top: f64, (_, gpus)| top.max(*gpus));
+    Plot {
+        title: "GPUs that inference and training had".to_owned(),
+        x: Axis::even("h", 0.0, end),
+        y: Axis::even("GPUs", 0.0, top * 1.05),
         series,
         level: None,
     }

@@ -14,6 +14,7 @@ use simgpu::{SimError, random::Random};
 
 use crate::{
     fleet::{Fault, Fleet, Model, Replica, Stream, Times, Trouble},
+    start::{Placed, Start},
     study::{Study, Subject},
 };
 
@@ -88,9 +89,10 @@ struct Seat {
 
 /// The fleet of `study` under `seed`.
 pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
-    let (gpus, seats) = match study.placement {
-        Placement::Spread => spread_out(study)?,
-        Placement::Planned(planner) => planned(study, planner)?,
+    let (gpus, seats) = match (&study.start, study.placement) {
+        (Some(start), _) => recorded(study, start),
+        (None, Placement::Spread) => spread_out(study)?,
+        (None, Placement::Planned(planner)) => planned(study, planner)?,
     };
     let replicas = seated(study, &gpus, &seats)?;
     let mut terms = study.terms;
@@ -105,9 +107,19 @@ pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
         batching: subject.batching,
         memory_mib: subject.memory_mib.unwrap_or(1),
         weights,
+        load: subject.load.unwrap_or(simgpu::Load::INFERENCE),
     };
     let models = study.models.iter().zip(weights).map(model).collect();
     Ok(Fleet { models, gpus, replicas, streams, faults, terms })
+}
+
+/// As a live router had it.
+fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<Seat>) {
+    let seat = |placed: &Placed| {
+        let model = study.models.iter().position(|model| model.name == placed.model)?;
+        Some(Seat { model, gpu: placed.gpu, slice: placed.slice })
+    };
+    (start.gpus.clone(), start.replicas.iter().filter_map(seat).collect())
 }
 
 fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
@@ -159,7 +171,11 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
         memory_mib: subject.memory_mib,
         replicas_min: 1,
         replicas_max: u32::MAX,
-        load: Load::default(),
+        load: subject.load.map_or_else(Load::default, |load| Load {
+            power: load.power,
+            bandwidth: load.tlb,
+            pcie: load.pcie,
+        }),
         slowdown: 1.0,
     };
     let problem = Problem {
@@ -169,7 +185,7 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
             .iter()
             .map(|gpus| plan::Gpus { kind: gpus.kind, count: gpus.count })
             .collect(),
-        rules: Rules::default(),
+        rules: Rules { share_slices: study.share_slices, ..Rules::default() },
     };
     let plan = planner.plan(&problem)?;
     let kinds =

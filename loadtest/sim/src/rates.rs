@@ -9,6 +9,7 @@
 //! Queues that outlive an interval, bursts within one, and the network are not seen.
 
 mod lookup;
+mod needs;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,6 +17,7 @@ use loadtest::plan::Source;
 use simgpu::{Busy, Load, Shared};
 
 use self::lookup::{Going, Lookup};
+pub(crate) use self::needs::{Need, Needs};
 use crate::{
     claims::Broken,
     fleet::{Fault, Fleet, Times, Trouble},
@@ -104,22 +106,22 @@ pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, Broken> {
 
 /// Requests of one interval, by how they end.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
-    offered: f64,
-    in_time: f64,
+pub(crate) struct Flow {
+    pub(crate) offered: f64,
+    pub(crate) in_time: f64,
     late: f64,
     failed: f64,
 }
 
 impl Flow {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.offered += other.offered;
         self.in_time += other.in_time;
         self.late += other.late;
         self.failed += other.failed;
     }
 
-    fn ends(self) -> summary::Ends {
+    pub(crate) fn ends(self) -> summary::Ends {
         let [offered, in_time, late, failed] =
             [self.offered, self.in_time, self.late, self.failed].map(|count| count.round() as u64);
         let refused = offered.saturating_sub(in_time + late + failed);
@@ -243,11 +245,16 @@ impl<'a> Fluid<'a> {
 
     /// How much slower a slice is for what its neighbours did in the interval before.
     fn slowdown(&self, layout: &Layout, slice: usize) -> f64 {
+        let load = |residents: &[usize]| {
+            let first = residents.first().map(|kind| self.kinds[*kind].model);
+            first.map_or(Load::INFERENCE, |model| self.fleet.models[model].load)
+        };
         let busy = |(compute_slices, residents): &(u8, Vec<usize>), duty: f64| {
-            let load = Load::INFERENCE.during(duty);
+            let load = load(residents).during(duty);
             (!residents.is_empty()).then_some(Busy { compute_slices: *compute_slices, load })
         };
-        let own = Busy { compute_slices: layout.slices[slice].0, load: Load::INFERENCE };
+        let (compute_slices, residents) = &layout.slices[slice];
+        let own = Busy { compute_slices: *compute_slices, load: load(residents) };
         let others = layout.slices.iter().enumerate().filter(|(index, _)| *index != slice);
         let others = others.filter_map(|(_, other)| busy(other, self.duty(&other.1)));
         layout.shared.slowdown(own, others)

@@ -85,6 +85,9 @@ pub struct Report {
     pub busy_gpu_s: f64,
     /// Events that happened.
     pub events: u64,
+    /// The median error of predicted slowdowns at first and after a minute, as parts of what was
+    /// seen; none where nothing was predicted.
+    pub slowdown_errors: [Option<f64>; 2],
 }
 
 /// How the requests of one tenth of a second ended.

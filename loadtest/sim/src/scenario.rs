@@ -12,6 +12,7 @@ use policy::{
     rule::Batching,
 };
 use simgpu::Delays;
+use simgpu::Load;
 
 use crate::{
     curve::Curve,
@@ -115,6 +116,7 @@ impl Scenario {
                 target: 0.99,
                 batching: Batching::Slo,
                 memory_mib: 1,
+                load: Load::INFERENCE,
                 weights: self.streams.iter().map(|stream| stream.weight).collect(),
             }],
             gpus: vec![whole; replicas],

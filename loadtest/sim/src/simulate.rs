@@ -1,6 +1,7 @@
 //! One run of a study, whichever way it is followed.
 
 use crate::{
+    beside::{self, BesideError},
     claims::Broken,
     fleet::Fleet,
     place::{self, PlaceError},
@@ -20,11 +21,17 @@ pub enum SimulateError {
     /// A claim was broken, in this shortest run.
     #[error("{0}")]
     Broken(Box<Shrunk>),
+    /// A claim was broken beside training.
+    #[error(transparent)]
+    Beside(#[from] BesideError),
 }
 
 /// Runs `study` under `seed`. The same study and seed come to the same.
 pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
     let fleet = place::fleet(study, seed)?;
+    if let Some(training) = &study.training {
+        return Ok(beside::run(study, training, &fleet)?);
+    }
     let run = match study.detail {
         Detail::Requests => world::run(&fleet, Checks::default())
             .map(|report| summary::of_requests(study, &fleet, &report)),

@@ -5,19 +5,24 @@ mod read;
 mod streams;
 #[cfg(test)]
 mod tests;
+pub mod training;
 
 use std::{path::Path, time::Duration};
 
-use loadtest::plan::Source;
+use loadtest::{
+    arrivals::{Process, Shape, Spacing},
+    plan::Source,
+};
 use mig::{Geometry, Kind, measured::Row};
 use policy::{dispatch::Class, rule::Batching};
-use simgpu::Measured;
+use simgpu::{Load, Measured};
 
+pub use self::training::Training;
 use crate::{
-    fleet::{Fault, Terms},
-    jobs::Job,
+    fleet::{Fault, Terms, Trouble},
     place::Placement,
     problems::Problems,
+    start::{Start, StartError},
 };
 
 /// A checked scenario.
@@ -35,6 +40,8 @@ pub struct Study {
     pub interval: Duration,
     /// Who decides where replicas are.
     pub placement: Placement,
+    /// Whether a planner may put several models on one slice.
+    pub share_slices: bool,
     /// The GPUs.
     pub gpus: Vec<Gpus>,
     /// The models.
@@ -45,8 +52,10 @@ pub struct Study {
     pub faults: Vec<Fault>,
     /// How many more things go wrong, drawn by the seed.
     pub random_faults: u32,
-    /// Training jobs that want what is idle.
-    pub jobs: Vec<Job>,
+    /// Training jobs beside inference.
+    pub training: Option<Training>,
+    /// A live router's state to start from: its replicas stay where they are.
+    pub start: Option<Start>,
 }
 
 /// How closely time is followed.
@@ -98,6 +107,9 @@ pub struct Subject {
     pub replicas: u32,
     /// What a planner plans for; absent, what the streams ask.
     pub demand_rps: Option<f64>,
+    /// What it asks of what slices share; absent, what inference usually does, and planners are
+    /// not told.
+    pub load: Option<Load>,
     /// What was measured of it.
     pub rows: Vec<Row>,
     /// Its speed by them.
@@ -133,6 +145,63 @@ impl Study {
         Ok(study)
     }
 
+    /// Starts from a live router's state: its GPUs, replicas, objectives, rates and who waits.
+    pub fn start_from(&mut self, start: Start) -> Result<(), StartError> {
+        let count = start.gpus.len();
+        for fault in &self.faults {
+            match fault.trouble {
+                Trouble::DeadGpu { gpu }
+                | Trouble::SlowGpu { gpu, .. }
+                | Trouble::LostWorker { gpu }
+                    if gpu >= count =>
+                {
+                    return Err(StartError::NoSuchGpu { gpu, count });
+                }
+                Trouble::DeadGpu { .. }
+                | Trouble::SlowGpu { .. }
+                | Trouble::LostWorker { .. }
+                | Trouble::SlowNetwork { .. }
+                | Trouble::StaleReports { .. }
+                | Trouble::RouterRestart => {}
+            }
+        }
+        let whole = |geometry: &Geometry| {
+            let geometry = geometry.clone();
+            Gpus { kind: geometry.kind(), count: 1, geometry }
+        };
+        self.gpus = start.gpus.iter().map(whole).collect();
+        self.streams.clear();
+        for asked in &start.models {
+            let unknown = || StartError::UnknownModel { model: asked.name.clone() };
+            let named = |subject: &Subject| subject.name == asked.name;
+            let model = self.models.iter().position(named).ok_or_else(unknown)?;
+            let subject = &mut self.models[model];
+            subject.slo = Duration::from_secs_f64(asked.slo_ms / 1e3);
+            subject.target = asked.target;
+            subject.max_batch = asked.max_batch;
+            subject.demand_rps = None;
+            let rule = batching(&asked.batching, subject.slo, asked.max_batch);
+            subject.batching = rule.unwrap_or(subject.batching);
+            let waiting = Source::List(vec![Duration::ZERO; asked.waiting as usize]);
+            let rate = (asked.rate_rps > 0.0).then(|| {
+                let (spacing, shape) = (Spacing::Poisson, Shape::Flat);
+                Source::Process(Process { rate_rps: asked.rate_rps, spacing, shape })
+            });
+            for source in [waiting].into_iter().chain(rate) {
+                self.streams.push(Asking {
+                    model,
+                    source,
+                    tenant: String::new(),
+                    weight: 1.0,
+                    class: Class::Interactive,
+                    shapes: 1,
+                });
+            }
+        }
+        self.start = Some(start);
+        Ok(())
+    }
+
     /// Multiplies every rate.
     pub fn scale(&mut self, by: f64) {
         for stream in &mut self.streams {
@@ -161,10 +230,19 @@ impl Study {
             "placement" => {
                 let names = || unknown(Placement::names().join(", "));
                 self.placement = Placement::named(value).ok_or_else(names)?;
+                self.start = None;
             }
             _ => {
-                let keys = KEYS.join(", ");
-                return Err(StudyError::Key { key: key.to_owned(), known: keys });
+                let none = || StudyError::Key { key: key.to_owned(), known: KEYS.join(", ") };
+                let words = Training::words(key).ok_or_else(none)?;
+                let training = self
+                    .training
+                    .as_mut()
+                    .ok_or_else(|| StudyError::NoTraining { key: key.to_owned() })?;
+                if !words.contains(&value) {
+                    return Err(unknown(words.join(", ")));
+                }
+                training.set(key, value);
             }
         }
         Ok(())
@@ -172,7 +250,7 @@ impl Study {
 }
 
 /// What can be compared.
-pub const KEYS: [&str; 2] = ["batching", "placement"];
+pub const KEYS: [&str; 5] = ["batching", "placement", "order", "tenants", "loans"];
 
 const BATCHINGS: [&str; 6] = ["slo", "aimd", "deadline", "earlydrop", "deferred", "timeout"];
 
@@ -211,6 +289,12 @@ pub enum StudyError {
         key: String,
         /// Those that can.
         known: String,
+    },
+    /// The key is one of training, and there is none.
+    #[error("{key} can be compared only in a scenario with [training]")]
+    NoTraining {
+        /// As written.
+        key: String,
     },
     /// The key has no such value.
     #[error("{key} has no {value:?}; give some of {wanted}")]

@@ -1,9 +1,12 @@
 //! What came of a study, for people and for machines.
 
+mod training;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+pub use self::training::{Holding, TrainingSummary};
 use crate::{
     fleet::Fleet,
     report::{Outcome, Report},
@@ -44,8 +47,11 @@ pub struct Summary {
     pub models: Vec<ModelSummary>,
     /// How it went over time.
     pub timeline: Vec<Point>,
-    /// Training jobs that were read; they wait for loans.
-    pub training_jobs: usize,
+    /// The median error of predicted slowdowns at first and after a minute, where models say what
+    /// they ask of what slices share.
+    pub slowdown_errors: [Option<f64>; 2],
+    /// What came of training jobs, if there were any.
+    pub training: Option<TrainingSummary>,
     /// Events, or intervals, that were gone through.
     pub events: u64,
 }
@@ -163,7 +169,8 @@ pub(crate) fn blank(study: &Study, fleet: &Fleet) -> Summary {
         objectives_met: true,
         models: fleet.models.iter().zip(replicas).map(model).collect(),
         timeline: Vec::new(),
-        training_jobs: study.jobs.len(),
+        slowdown_errors: [None; 2],
+        training: None,
         events: 0,
     }
 }
@@ -206,6 +213,7 @@ pub fn of_requests(study: &Study, fleet: &Fleet, report: &Report) -> Summary {
     let gpu_s = summary.gpus_used as f64 * fleet.terms.duration.as_secs_f64();
     summary.utilisation = report.busy_gpu_s / gpu_s.max(1e-9);
     summary.events = report.events;
+    summary.slowdown_errors = report.slowdown_errors;
     let each = report.tenths.len().div_ceil(POINTS).max(1);
     for (index, tenths) in report.tenths.chunks(each).enumerate() {
         let seconds = tenths.len() as f64 * TENTH_S;

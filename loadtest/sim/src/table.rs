@@ -4,7 +4,7 @@ use loadtest::table::align;
 
 use crate::{
     contest::{Contest, Entry},
-    summary::{Ends, ModelSummary, Summary},
+    summary::{Ends, ModelSummary, Summary, TrainingSummary},
 };
 
 /// One run.
@@ -47,9 +47,10 @@ pub fn of_run(summary: &Summary) -> String {
     };
     let rows: Vec<Vec<String>> = summary.models.iter().map(row).collect();
     let ends = summary.ends;
+    let jobs = summary.training.as_ref().map_or(String::new(), of_jobs);
     format!(
         "{}: {:.1} s by {}, seed {}, placement {}\n\
-         {} of {} GPUs used, {:.1} % of their compute busy; {} requests, {} in time\n\n{}",
+         {} of {} GPUs used, {:.1} % of their compute busy; {} requests, {} in time\n{jobs}\n{}",
         summary.scenario,
         summary.simulated_s,
         summary.detail,
@@ -64,8 +65,36 @@ pub fn of_run(summary: &Summary) -> String {
     )
 }
 
+/// What came of training, in a few lines.
+fn of_jobs(training: &TrainingSummary) -> String {
+    let TrainingSummary { order, tenants_kept, loans, gpus, jobs, .. } = training;
+    format!(
+        "{jobs} jobs on {gpus} GPUs of their own, order {order}, tenants {tenants_kept}, loans {loans}\n\
+         completed after {:.2} h (median {:.2}, 99th {:.1}), queued for {:.2} h (at most {:.1})\n\
+         {} preemptions, {} of them and of shrinks for inference, {:.1} GPU-hours done twice; \
+         inference lacked {:.1} GPU-hours\n\
+         tenants: Jain's index {:.3}, the worst had {:.2} of what it deserved\n",
+        training.completion_h,
+        training.completion_p50_h,
+        training.completion_p99_h,
+        training.queueing_h,
+        training.longest_wait_h,
+        training.preemptions,
+        training.reclaims,
+        training.lost_gpu_h,
+        training.inference_short_gpu_h,
+        training.jain,
+        training.worst_tenant,
+    )
+}
+
 /// All ways of a contest, one line each: means, and the bounds over seeds where they matter.
 pub fn of_contest(contest: &Contest) -> String {
+    let trains =
+        contest.entries.iter().flat_map(|entry| &entry.runs).any(|run| run.training.is_some());
+    if trains {
+        return of_training_contest(contest);
+    }
     let head = [
         contest.key.as_str(),
         "in time",
@@ -83,6 +112,51 @@ pub fn of_contest(contest: &Contest) -> String {
     let rows: Vec<Vec<String>> = contest.entries.iter().map(line).collect();
     let seeds = contest.entries.iter().map(|entry| entry.runs.len()).max().unwrap_or(0);
     format!("{}, {seeds} seeds\n\n{}", contest.scenario, align(&head.map(str::to_owned), &rows))
+}
+
+fn of_training_contest(contest: &Contest) -> String {
+    let head = [
+        contest.key.as_str(),
+        "completion h",
+        "median",
+        "99th",
+        "queueing h",
+        "fleet used",
+        "preemptions",
+        "for inference",
+        "lost GPU-h",
+        "Jain",
+        "worst tenant",
+        "in time",
+    ];
+    let line = |entry: &Entry| {
+        if let Some(why) = &entry.refused {
+            return vec![entry.value.clone(), why.clone()];
+        }
+        let of = |part: fn(&TrainingSummary) -> f64, digits: usize| {
+            let mean = entry.over(|run| run.training.as_ref().map_or(0.0, part)).mean;
+            format!("{mean:.digits$}")
+        };
+        let asked = entry.runs.iter().any(|run| run.ends.offered > 0);
+        let in_time = percent(entry.over(|run| run.ends.attainment()).mean);
+        let in_time = if asked { in_time } else { "-".to_owned() };
+        vec![
+            entry.value.clone(),
+            of(|training| training.completion_h, 2),
+            of(|training| training.completion_p50_h, 2),
+            of(|training| training.completion_p99_h, 1),
+            of(|training| training.queueing_h, 2),
+            percent(entry.over(|run| run.utilisation).mean),
+            of(|training| training.preemptions as f64, 0),
+            of(|training| training.reclaims as f64, 0),
+            of(|training| training.lost_gpu_h, 1),
+            of(|training| training.jain, 3),
+            of(|training| training.worst_tenant, 2),
+            in_time,
+        ]
+    };
+    let rows: Vec<Vec<String>> = contest.entries.iter().map(line).collect();
+    format!("{}\n\n{}", contest.scenario, align(&head.map(str::to_owned), &rows))
 }
 
 fn line(entry: &Entry) -> Vec<String> {

@@ -8,6 +8,7 @@
 
 mod claims;
 mod inference;
+mod life;
 mod report;
 mod world;
 
@@ -18,7 +19,7 @@ use policy::{
     moment::Moment,
 };
 
-pub use self::report::{Report, TenantReport};
+pub use self::report::{Report, Rise, Sample, TenantReport};
 
 use self::world::Simulation;
 use crate::jobs;
@@ -109,7 +110,8 @@ impl Default for Habits {
 }
 
 /// A claim that did not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{claim}, {} s after the start", at.micros() / 1_000_000)]
 pub struct Broken {
     /// When.
     pub at: Moment,

@@ -6,6 +6,7 @@
 //! what changes on other slices while it runs is felt by the next one.
 
 mod check;
+mod felt;
 mod serve;
 mod troubles;
 
@@ -24,6 +25,7 @@ use policy::{
 use simgpu::{Device, random::Random};
 
 use self::{
+    felt::Felt,
     serve::{Running, Slice},
     troubles::InForce,
 };
@@ -128,6 +130,8 @@ struct World<'a> {
     network: Duration,
     report_delay: Duration,
     in_force: InForce,
+    /// Kept only where some model says what it asks of its neighbours.
+    felt: Option<Felt>,
     effects: Vec<Effect>,
     report: Report,
 }
@@ -156,7 +160,10 @@ pub fn run_with(
 ) -> Result<Report, Broken> {
     let mut world = World::new(fleet, rules, checks);
     match world.play() {
-        Ok(()) => Ok(world.report),
+        Ok(()) => {
+            let medians = world.felt.map_or([None; 2], Felt::medians);
+            Ok(Report { slowdown_errors: medians, ..world.report })
+        }
         Err(claim) => Err(world.broken(claim)),
     }
 }
@@ -188,6 +195,7 @@ impl<'a> World<'a> {
             network: terms.network,
             report_delay: Duration::ZERO,
             in_force: InForce::new(fleet.gpus.len()),
+            felt: fleet.declares_loads().then(|| Felt::new(fleet.replicas.len())),
             effects: Vec::new(),
             report: Report {
                 streams: vec![Outcome::default(); fleet.streams.len()],

@@ -1,9 +1,11 @@
 //! The admin listener: health, metrics, and what an operator may see and do.
 //!
 //! It has its own port and its own connections, so that a front door that is full or closing can
-//! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope.
+//! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope, and
+//! jobs there the jobs scope or that.
 
 mod console;
+mod jobs;
 mod lent;
 mod routes;
 mod scope;
@@ -30,6 +32,7 @@ use crate::{
         backend::Backend,
         listen::{self, Answer, Limits},
     },
+    lend::Office,
     metrics::Format,
 };
 
@@ -45,6 +48,8 @@ pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + S
 
 /// What the listener asks of the program around it.
 pub struct Hooks {
+    /// Where training jobs are dealt with, if anywhere.
+    pub jobs: Option<Arc<Office>>,
     /// Every metric, in the format asked for.
     pub metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
     /// What is going on, as one document.

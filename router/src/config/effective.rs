@@ -12,6 +12,7 @@ use super::{
         Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
         WorkerDraft,
     },
+    planner::{Planner, PlannerDraft},
     problems::{At, Notes, Place},
     secrets::HIDDEN,
 };
@@ -142,6 +143,10 @@ pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effecti
         listing.within("loans", None);
         listing.loans(loans, draft);
     }
+    if let Some(draft) = &draft.planner {
+        listing.within("planner", None);
+        listing.planner(&config.planner, draft);
+    }
     if let (Some(tracing), Some(draft)) = (&config.tracing, &draft.tracing) {
         listing.within("tracing", None);
         listing.tracing(tracing, draft);
@@ -267,9 +272,33 @@ impl Listing<'_> {
     }
 
     fn loans(&mut self, loans: &Loans, draft: &LoansDraft) {
+        let limits = &loans.limits;
         self.put("allow", loans.allow.clone(), &draft.allow);
         self.put("notice_s", loans.notice.as_secs(), &draft.notice_s);
         self.put("lease_s", loans.lease.as_secs(), &draft.lease_s);
+        self.put("order", loans.order, &draft.order);
+        self.put("rule", loans.rule.name(), &draft.rule);
+        self.put("fair_tenants", loans.fair_tenants, &draft.fair_tenants);
+        self.put("tenant_slices", loans.tenant_slices, &draft.tenant_slices);
+        self.put("tenant_jobs", loans.tenant_jobs, &draft.tenant_jobs);
+        self.put("directory", written(&draft.directory), &draft.directory);
+        self.put("user", limits.user.clone(), &draft.user);
+        self.put("nice", limits.nice, &draft.nice);
+        self.put("cpus", limits.cpus, &draft.cpus);
+        self.put("memory_mib", limits.memory_mib, &draft.memory_mib);
+        self.put("disk_mib", limits.disk_mib, &draft.disk_mib);
+        self.put("log_mib", limits.log_mib, &draft.log_mib);
+    }
+
+    fn planner(&mut self, planner: &Planner, draft: &PlannerDraft) {
+        let rules = &planner.rules;
+        self.put("latency_share", number(rules.latency_share), &draft.latency_share);
+        self.put("max_processes", rules.max_processes, &draft.max_processes);
+        self.put("share_slices", rules.share_slices, &draft.share_slices);
+        self.put("spare_gpus", rules.spare_gpus, &draft.spare_gpus);
+        self.put("patience_s", planner.patience.as_secs(), &draft.patience_s);
+        self.put("history_s", planner.history.as_secs(), &draft.history_s);
+        self.put("idle_s", planner.idle.as_secs(), &draft.idle_s);
     }
 
     fn tracing(&mut self, tracing: &Tracing, draft: &TracingDraft) {

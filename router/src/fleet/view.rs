@@ -1,10 +1,11 @@
 //! The fleet as an operator sees it. Executors' tokens are not among it.
 
-use protocol::{GpuReport, ReplicaReport, SliceReport, WHOLE};
+use protocol::{GpuReport, RankReport, RankState, ReplicaReport, SliceReport, WHOLE};
 
 use super::{Fleet, LOCAL, Member, SILENT};
 use crate::state::{
-    GpuState, LaneState, Memory, Presence, ReplicaPhase, ReplicaState, SliceState, WorkerState,
+    GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState,
+    WorkerState,
 };
 
 impl Fleet {
@@ -41,7 +42,7 @@ fn presence(member: &Member) -> Presence {
 }
 
 /// `label` as it is known among several workers.
-pub(super) fn labelled(worker: &str, label: &str) -> String {
+pub(crate) fn labelled(worker: &str, label: &str) -> String {
     if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") }
 }
 
@@ -92,7 +93,19 @@ fn slice(worker: &str, report: &SliceReport, kind: Option<&'static mig::Kind>) -
         memory_bytes: report.memory_bytes,
         lanes: lanes.collect(),
         replicas: report.replicas.iter().map(replica).collect(),
+        rank: report.rank.as_ref().map(rank),
     }
+}
+
+fn rank(report: &RankReport) -> RankView {
+    let state = match &report.state {
+        RankState::Starting => "starting",
+        RankState::Running { .. } => "running",
+        RankState::Checkpointing => "checkpointing",
+        RankState::Stopping => "stopping",
+        RankState::Ended(_) => "ended",
+    };
+    RankView { job: report.job, run: report.run, rank: report.rank, state: state.to_owned() }
 }
 
 fn replica(report: &ReplicaReport) -> ReplicaState {

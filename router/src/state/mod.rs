@@ -3,21 +3,23 @@
 
 mod fleet;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::fleet::{
-    GpuState, LaneState, Memory, Presence, ReplicaPhase, ReplicaState, Replicas, SliceState,
-    WorkerState,
+    GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, Replicas,
+    SliceState, WorkerState,
 };
 
 use crate::{
     auth::TenantView,
     cache, dispatch,
     http::{ServerState, backend::Backend},
+    jobs::{Brief, Counts},
     metrics::{self, Format, Totals},
     model::Model,
+    place::PlanState,
     recent::RecentView,
     registry::Registry,
     trace::SpanTotals,
@@ -42,10 +44,26 @@ pub struct State {
     pub models: Vec<ModelState>,
     /// The workers that are known, by name.
     pub workers: Vec<WorkerState>,
+    /// What was decided last about who is where.
+    pub plan: PlanState,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
+    /// Training jobs and the slices lent to them.
+    #[serde(default)]
+    pub loans: LoansState,
     /// What became of spans.
     pub spans: SpanTotals,
+}
+
+/// Training jobs and the slices lent to them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoansState {
+    /// Jobs that are known, by state; those that ended are forgotten in time.
+    pub jobs: BTreeMap<String, u64>,
+    /// Every job that has not ended, the newest first.
+    pub unfinished: Vec<Brief>,
+    /// What happened since the start.
+    pub totals: Counts,
 }
 
 /// The program that runs.
@@ -128,10 +146,20 @@ impl State {
             config: registry.config_state(),
             models,
             workers,
+            plan: registry.plan().state(),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
+            loans: loans(registry),
             spans: registry.spans().totals(),
         }
     }
+}
+
+fn loans(registry: &Registry) -> LoansState {
+    let (by_state, totals) = registry.jobs().counts();
+    let counted = by_state.map(|(state, count)| (state.name().to_owned(), count as u64));
+    let mut unfinished = registry.jobs().list();
+    unfinished.retain(|job| !job.state.is_over());
+    LoansState { jobs: counted.into(), unfinished, totals }
 }
 
 /// The page for a scraper.

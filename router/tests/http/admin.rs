@@ -102,13 +102,25 @@ async fn a_drain_over_http_is_a_drain_by_signal() {
 async fn what_is_not_there_yet_says_so() {
     let server = Server::start().await;
     let mut client = server.admin_client().await;
-    for path in ["/admin/v1/plan", "/admin/v1/jobs", "/admin/v1/jobs/7/logs"] {
-        let replied = client.get(path).await;
-        assert_eq!(replied.status, 501, "{path}");
-        assert!(replied.error().ends_with("is not supported"), "{path}");
-    }
+    let replied = client.get("/admin/v1/plan/input").await;
+    assert_eq!(replied.status, 501);
+    assert!(replied.error().ends_with("is not supported"));
     assert_eq!(client.get("/admin/v1/nothing").await.status, 404);
     assert_eq!(client.get("/elsewhere").await.status, 404);
+}
+
+#[tokio::test]
+async fn where_there_are_no_loans_there_are_no_jobs() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    for path in ["/admin/v1/jobs", "/admin/v1/jobs/7", "/admin/v1/jobs/7/logs"] {
+        let replied = client.get(path).await;
+        assert_eq!((replied.status.as_u16(), &replied.json()["reason"]), (403, &json!("no_loans")));
+    }
+    assert_eq!(
+        client.post("/admin/v1/jobs/7", &[], "").await.header("allow"),
+        Some("GET, HEAD, DELETE")
+    );
 }
 
 #[tokio::test]

@@ -78,6 +78,7 @@ impl Server {
         let reload = watch::Sender::new(Ok(json!({"changes": []})));
         let next_reload = reload.subscribe();
         let hooks = Hooks {
+            jobs: None,
             metrics: Box::new(|format| format!("{format:?}").into_bytes()),
             state: Box::new(|| json!({"models": []})),
             history: Box::new(|| json!({})),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     gpu::{GpuError, Mode, Reshaped, Sample, Slice, Survey, Xid},
-    reconcile::{LanePhase, LaneSeen, Loaded, Phase, Place, World},
+    reconcile::{LanePhase, LaneSeen, Loaded, Phase, Place, RankSeen, World},
 };
 
 /// The errors of a GPU that are remembered.
@@ -152,6 +152,10 @@ impl Keeper {
         let mut world = World::default();
         for (place, lane) in &self.lanes {
             world.lanes.insert(place.clone(), seen(lane, &mut self.loads, now));
+        }
+        for (position, rank) in &self.ranks {
+            let seen = RankSeen { name: rank.name(), over: rank.is_over() };
+            world.ranks.insert(position.clone(), seen);
         }
         if let Some(survey) = &self.seen.survey {
             world.can_reshape = can_reshape(survey);

@@ -20,10 +20,14 @@ use crate::{
 const LOADS: [f64; 14] = [0.05, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0];
 /// Slices that serve together in a run: more share bursts better, and beyond the last no more.
 const POOLS: [u32; 4] = [1, 2, 4, 8];
-/// Requests of a run, and the least it lasts, in objectives.
-const REQUESTS: f64 = 4_000.0;
-const LEAST_OBJECTIVES: u32 = 60;
-const WARMUP_OBJECTIVES: u32 = 20;
+/// How long a run is counted, in objectives, unless that is more requests than needed; and the least.
+const OBJECTIVES: u32 = 60;
+const LEAST_OBJECTIVES: u32 = 12;
+/// Requests that are enough, and those that are needed.
+const ENOUGH: f64 = 30_000.0;
+const NEEDED: f64 = 4_000.0;
+/// The part of that before counting.
+const WARMUP: u32 = 3;
 
 /// How requests go: the shares in time and late, and rows per batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -120,9 +124,10 @@ impl<'a> Lookup<'a> {
         let model = self.fleet.models[kind.model].clone();
         let objective = model.settings.objective;
         let rate_rps = load * kind.capacity_rps * f64::from(pool * kind.sharers);
-        let counted = Duration::from_secs_f64(REQUESTS / rate_rps);
-        let counted = counted.max(objective * LEAST_OBJECTIVES);
-        let warmup = objective * WARMUP_OBJECTIVES;
+        let until = |requests: f64| Duration::from_secs_f64(requests / rate_rps);
+        let counted = (objective * OBJECTIVES).min(until(ENOUGH));
+        let counted = counted.max(objective * LEAST_OBJECTIVES).max(until(NEEDED));
+        let warmup = counted / WARMUP;
         let replica = |index: u32| Replica {
             model: 0,
             gpu: (index / kind.sharers) as usize,

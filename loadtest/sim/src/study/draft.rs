@@ -16,6 +16,7 @@ pub(super) struct Draft {
     pub(super) executor_ms: Option<Spanned<f64>>,
     pub(super) seed: Option<u64>,
     pub(super) placement: Option<Spanned<String>>,
+    pub(super) share_slices: Option<bool>,
     pub(super) random_faults: Option<Spanned<u32>>,
     #[serde(default, rename = "gpu")]
     pub(super) gpus: Vec<Gpu>,
@@ -51,8 +52,18 @@ pub(super) struct Model {
     pub(super) memory_mib: Option<Spanned<u64>>,
     pub(super) replicas: Option<Spanned<u32>>,
     pub(super) demand_rps: Option<Spanned<f64>>,
+    pub(super) load: Option<Load>,
     /// As many models alike, with a number after each name.
     pub(super) copies: Option<Spanned<u32>>,
+}
+
+/// Parts of what the slice has its share of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Load {
+    pub(super) power: Spanned<f64>,
+    pub(super) bandwidth: Spanned<f64>,
+    pub(super) pcie: Spanned<f64>,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +95,16 @@ pub(super) struct Fault {
 #[serde(deny_unknown_fields)]
 pub(super) struct Training {
     pub(super) trace_csv: Spanned<String>,
+    pub(super) from_s: Option<Spanned<f64>>,
+    pub(super) until_s: Option<Spanned<f64>>,
+    pub(super) gpus: Spanned<u32>,
+    pub(super) order: Option<Spanned<String>>,
+    pub(super) tenants: Option<Spanned<String>>,
+    pub(super) loans: Option<Spanned<String>>,
+    pub(super) elastic: Option<bool>,
+    pub(super) reserve_gpus: Option<Spanned<u32>>,
+    pub(super) round_s: Option<Spanned<f64>>,
+    pub(super) checkpoint_every_s: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]

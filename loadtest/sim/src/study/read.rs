@@ -2,25 +2,29 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
+    io::{self, Read},
     ops::Range,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use flate2::read::GzDecoder;
 use mig::{Geometry, Kind, measured};
-use simgpu::{Delays, Measured};
+use simgpu::{Delays, Load, Measured};
 use toml::Spanned;
 
 use super::{Asking, BATCHINGS, Detail, Gpus, Study, Subject, batching, draft};
 use crate::{
     fleet::{Fault, Terms, Trouble},
-    jobs::{self, Job},
     place::Placement,
     problems::Problems,
 };
 
 const MOST_GPUS: u32 = 1_000_000;
 const MOST_MODELS: u32 = 10_000;
+/// A packed file is not unpacked further.
+const MOST_BYTES: u64 = 1 << 30;
 const MOST_SECONDS: f64 = 1e9;
 pub(super) const MOST_RPS: f64 = 1e9;
 
@@ -67,10 +71,10 @@ impl Reader {
         let interval = draft.interval_s.as_ref();
         let interval_s = interval
             .map_or(60.0, |value| self.problems.within("interval_s", value, 0.1..=86_400.0));
-        if draft.gpus.is_empty() {
+        if draft.gpus.is_empty() && draft.training.is_none() {
             self.problems.add(&(0..0), "no [[gpu]]: nothing to run on");
         }
-        if draft.models.is_empty() {
+        if draft.models.is_empty() && draft.training.is_none() {
             self.problems.add(&(0..0), "no [[model]]: nothing to run");
         }
         let gpus: Vec<Option<Gpus>> = draft.gpus.iter().map(|gpu| self.gpus(gpu)).collect();
@@ -87,9 +91,10 @@ impl Reader {
         if detail == Some(Detail::Rates) {
             self.rates_see(draft);
         }
-        let jobs = match &draft.training {
-            Some(training) => self.jobs(training),
-            None => Some(Vec::new()),
+        self.training_sees(draft);
+        let training = match &draft.training {
+            Some(training) => Some(self.training(training)?),
+            None => None,
         };
         let random_faults = draft.random_faults.as_ref();
         let random_faults = random_faults
@@ -101,12 +106,14 @@ impl Reader {
             terms,
             interval: Duration::from_secs_f64(interval_s.clamp(0.1, 86_400.0)),
             placement: placement?,
+            share_slices: draft.share_slices.unwrap_or(true),
             gpus: gpus?,
             models: models.into_iter().collect::<Option<Vec<_>>>()?.concat(),
             streams: streams.into_iter().collect::<Option<Vec<_>>>()?.concat(),
             faults: faults.into_iter().collect::<Option<_>>()?,
             random_faults,
-            jobs: jobs?,
+            training,
+            start: None,
         })
     }
 
@@ -177,6 +184,11 @@ impl Reader {
         let demand = draft.demand_rps.as_ref();
         let demand_rps =
             demand.map(|value| self.problems.within("demand_rps", value, 0.0..=MOST_RPS));
+        let load = draft.load.as_ref().map(|load| Load {
+            power: self.problems.within("power", &load.power, 0.0..=10.0),
+            tlb: self.problems.within("bandwidth", &load.bandwidth, 0.0..=1.0),
+            pcie: self.problems.within("pcie", &load.pcie, 0.0..=1.0),
+        });
         let copies = draft.copies.as_ref();
         let copies = copies.map(|value| self.problems.within("copies", value, 1..=MOST_MODELS));
         let kind = match &draft.measured_on {
@@ -206,6 +218,7 @@ impl Reader {
             max_batch,
             batching: rule?,
             memory_mib,
+            load,
             replicas,
             demand_rps,
             rows,
@@ -257,7 +270,7 @@ impl Reader {
     }
 
     pub(super) fn file(&mut self, path: &Spanned<String>) -> Option<String> {
-        let text = std::fs::read_to_string(self.folder.join(path.get_ref()));
+        let text = read_text(&self.folder.join(path.get_ref()));
         text.map_err(|error| {
             self.problems.add(&path.span(), format!("{}: {error}", path.get_ref()));
         })
@@ -302,17 +315,7 @@ impl Reader {
         }
     }
 
-    fn jobs(&mut self, draft: &draft::Training) -> Option<Vec<Job>> {
-        let path = &draft.trace_csv;
-        let text = self.file(path)?;
-        let jobs = jobs::parse(&text);
-        jobs.map_err(|error| {
-            self.problems.add(&path.span(), format!("{}: {error}", path.get_ref()));
-        })
-        .ok()
-    }
-
-    fn seconds(&mut self, key: &str, value: &Spanned<f64>, least: f64) -> Duration {
+    pub(super) fn seconds(&mut self, key: &str, value: &Spanned<f64>, least: f64) -> Duration {
         let found = self.problems.within(key, value, least..=MOST_SECONDS);
         Duration::from_secs_f64(found.clamp(least, MOST_SECONDS))
     }
@@ -334,4 +337,14 @@ impl Reader {
         }
         found.map(|(_, value)| *value)
     }
+}
+
+/// A file's text, unpacked if its name says that it is packed.
+fn read_text(path: &Path) -> io::Result<String> {
+    if path.extension().is_some_and(|ending| ending == "gz") {
+        let mut text = String::new();
+        GzDecoder::new(File::open(path)?).take(MOST_BYTES).read_to_string(&mut text)?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path)
 }

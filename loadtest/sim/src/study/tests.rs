@@ -97,7 +97,10 @@ fn what_cannot_be_compared_is_refused_with_what_can() {
     let refusal = study.set("batching", "quick").unwrap_err().to_string();
     assert!(refusal.starts_with("batching has no \"quick\"; give some of slo, aimd"), "{refusal}");
     let refusal = study.set("colour", "red").unwrap_err().to_string();
-    assert_eq!(refusal, "\"colour\" cannot be compared; these can: batching, placement");
+    assert_eq!(
+        refusal,
+        "\"colour\" cannot be compared; these can: batching, placement, order, tenants, loans"
+    );
     study.set("batching", "timeout").unwrap();
     assert_eq!(study.models[0].batching.name(), "timeout");
 }

@@ -7,7 +7,7 @@ use policy::{
     moment::Moment,
 };
 
-use super::Habits;
+use super::{Habits, Rise};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -21,12 +21,33 @@ pub(super) struct Inference<'a> {
     has: u32,
     span: Duration,
     reserve: u32,
+    /// What it had when the round began.
+    before: u32,
+    rises: Vec<Rise>,
 }
 
 impl<'a> Inference<'a> {
     pub(super) fn new(course: &'a [(Moment, u32)], habits: &Habits) -> Self {
         let (span, reserve) = (habits.forecast, habits.reserve);
-        Self { course, next: 0, needs: 0, has: 0, span, reserve }
+        let rises = Vec::new();
+        Self { course, next: 0, needs: 0, has: 0, span, reserve, before: 0, rises }
+    }
+
+    /// Takes what it needs before anything else happens.
+    pub(super) fn begin(&mut self, slices: &mut [Slice], now: Moment) {
+        self.demand(slices, now);
+        self.before = self.needs;
+        self.serve(slices, now);
+    }
+
+    /// Slices it has.
+    pub(super) fn has(&self) -> u32 {
+        self.has
+    }
+
+    /// Each round in which it began with less than it needed.
+    pub(super) fn into_rises(self) -> Vec<Rise> {
+        self.rises
     }
 
     /// Slices it needs and does not have.
@@ -50,6 +71,7 @@ impl<'a> Inference<'a> {
             }
         }
         self.has = self.has.min(self.needs);
+        self.before = self.has;
         if self.short() == 0 {
             return Vec::new();
         }
@@ -59,12 +81,15 @@ impl<'a> Inference<'a> {
     }
 
     /// Takes the idle slices it needs.
-    pub(super) fn serve(&mut self, slices: &mut [Slice]) {
+    pub(super) fn serve(&mut self, slices: &mut [Slice], now: Moment) {
         for slice in slices {
             if self.has < self.needs && slice.held == Held::Free {
                 slice.held = Held::Inference;
                 self.has += 1;
             }
+        }
+        if self.before < self.needs {
+            self.rises.push(Rise { at: now, before: self.before, has: self.has });
         }
     }
 

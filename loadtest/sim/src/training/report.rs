@@ -7,6 +7,9 @@ use policy::{
     moment::Moment,
 };
 
+/// The most points a course is told in.
+const POINTS: usize = 400;
+
 /// What a run was like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -40,6 +43,34 @@ pub struct Report {
     pub jain: f64,
     /// By tenant.
     pub tenants: Vec<TenantReport>,
+    /// Each round in which inference began with less than it needed.
+    pub rises: Vec<Rise>,
+    /// Who had what over time.
+    pub course: Vec<Sample>,
+}
+
+/// A round in which inference began with less than it needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rise {
+    /// When the round began.
+    pub at: Moment,
+    /// Slices it had then.
+    pub before: u32,
+    /// Slices it was given at once.
+    pub has: u32,
+}
+
+/// Who had what of the slices at a moment, or in the mean around it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Moment,
+    /// Slices that inference had.
+    pub inference: f64,
+    /// GPUs that jobs had.
+    pub training: f64,
+    /// Jobs that waited.
+    pub waiting: f64,
 }
 
 /// One tenant's part of it.
@@ -76,6 +107,7 @@ pub(super) struct Tally {
     /// Completion and queueing time, and the tenant.
     ended: Vec<(Duration, Duration, usize)>,
     accounts: Vec<Account>,
+    course: Vec<Sample>,
 }
 
 impl Tally {
@@ -108,6 +140,11 @@ impl Tally {
     pub(super) fn busy(&mut self, gpus: f64, round: Duration) {
         self.busy_s += gpus * round.as_secs_f64();
         self.span_s += round.as_secs_f64();
+    }
+
+    /// Who has what in a round.
+    pub(super) fn sample(&mut self, sample: Sample) {
+        self.course.push(sample);
     }
 
     /// What slices gave is what jobs attained.
@@ -165,8 +202,25 @@ impl Tally {
             short_h: self.short_s / 3600.0,
             jain: jain(tenants.iter().map(|tenant| tenant.ratio)),
             tenants,
+            rises: Vec::new(),
+            course: means(&self.course),
         }
     }
+}
+
+/// At most [`POINTS`] means of neighbours.
+fn means(course: &[Sample]) -> Vec<Sample> {
+    let mean = |samples: &[Sample]| {
+        let of =
+            |part: fn(&Sample) -> f64| samples.iter().map(part).sum::<f64>() / samples.len() as f64;
+        Sample {
+            at: samples[0].at,
+            inference: of(|sample| sample.inference),
+            training: of(|sample| sample.training),
+            waiting: of(|sample| sample.waiting),
+        }
+    };
+    course.chunks(course.len().div_ceil(POINTS).max(1)).map(mean).collect()
 }
 
 /// Jain's index: 1 if all are equal, 1/n if one has it all.

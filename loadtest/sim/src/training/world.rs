@@ -4,28 +4,20 @@ use std::{collections::HashMap, time::Duration};
 
 use policy::{
     loan::{
-        Account, Act, Ask, Decisions, Held, History, Job, JobId, Phase, Start, Stop, Tenant, Use,
-        World, accrue, decide, gang_speed,
+        Account, Act, Decisions, Held, History, Job, JobId, Phase, Start, Stop, Tenant, Use, World,
+        accrue, decide, gang_speed,
     },
     moment::Moment,
 };
 
-use super::{Broken, Habits, Report, Setup, TraceJob, claims, inference::Inference, report::Tally};
+use super::{
+    Broken, Report, Sample, Setup, claims,
+    inference::Inference,
+    life::{Life, checkpoint, waiting},
+    report::Tally,
+};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// A job that has come and not ended, beside what the decisions see of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Life {
-    /// Seconds of work left at its asked width.
-    left_s: f64,
-    /// The same when it last checkpointed.
-    saved_s: f64,
-    /// All its work.
-    total_s: f64,
-    /// When it begins to make progress after a start.
-    ready: Moment,
-}
 
 /// See the [module](self).
 pub(super) struct Simulation<'a> {
@@ -43,7 +35,10 @@ pub(super) struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     pub(super) fn new(setup: Setup<'a>) -> Self {
         let tenant = Tenant { share: 1.0, quota: u32::MAX, account: Account::default() };
-        let now = setup.jobs.first().map_or_else(Moment::default, |job| job.submitted);
+        let now = Moment::default();
+        let mut setup = setup;
+        let mut inference = Inference::new(setup.inference, &setup.habits);
+        inference.begin(&mut setup.slices, now);
         Self {
             now,
             next: 0,
@@ -51,7 +46,7 @@ impl<'a> Simulation<'a> {
             lives: Vec::new(),
             tenants: vec![tenant; setup.tenants.len()],
             history: History::default(),
-            inference: Inference::new(setup.inference, &setup.habits),
+            inference,
             tally: Tally::new(setup.tenants.len()),
             setup,
         }
@@ -62,7 +57,8 @@ impl<'a> Simulation<'a> {
     }
 
     pub(super) fn report(self) -> Report {
-        self.tally.report(self.setup.tenants)
+        let rises = self.inference.into_rises();
+        Report { rises, ..self.tally.report(self.setup.tenants) }
     }
 
     /// Takes in what came, decides, acts, and lets a round pass.
@@ -91,7 +87,9 @@ impl<'a> Simulation<'a> {
             decisions
         };
         self.act(decisions);
-        self.inference.serve(&mut self.setup.slices);
+        // Those told to go at once are gone.
+        self.free_slices();
+        self.inference.serve(&mut self.setup.slices, self.now);
         let given = self.advance();
         claims::of_state(&self.setup.slices, &self.jobs).map_err(|claim| self.broken(claim))?;
         self.tally.conserved(given).map_err(|claim| self.broken(claim))
@@ -115,6 +113,8 @@ impl<'a> Simulation<'a> {
     /// With no job there is nothing to decide until the next comes.
     fn skip_to(&mut self, submitted: Moment) {
         while self.now + self.setup.habits.round < submitted {
+            self.inference.demand(&mut self.setup.slices, self.now);
+            self.inference.serve(&mut self.setup.slices, self.now);
             self.now = self.now + self.setup.habits.round;
             self.tally.busy(0.0, self.setup.habits.round);
         }
@@ -133,13 +133,18 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn free_what_left(&mut self) {
+    fn free_slices(&mut self) {
         let now = self.now;
         for slice in &mut self.setup.slices {
             if matches!(slice.held, Held::Leaving { by } if by <= now) {
                 slice.held = Held::Free;
             }
         }
+    }
+
+    fn free_what_left(&mut self) {
+        self.free_slices();
+        let now = self.now;
         for job in &mut self.jobs {
             if job.phase == Phase::Leaving {
                 job.phase = Phase::Waiting { since: now };
@@ -313,36 +318,11 @@ impl<'a> Simulation<'a> {
             self.tally.busy(uses.iter().map(|used| used.held).sum(), round);
         }
         self.tally.account(&uses, capacity, round, self.inference.short());
-    }
-}
-
-fn waiting(id: JobId, job: &TraceJob, habits: &Habits) -> Job {
-    Job {
-        id,
-        ask: Ask {
-            tenant: job.tenant,
-            least: job.gpus,
-            most: if habits.elastic { job.gpus * 2 } else { job.gpus },
-            compute: 1,
-            memory_mib: 0,
-            takes: habits.lengths_known.then_some(job.takes),
-            deadline: None,
-        },
-        submitted: job.submitted,
-        phase: Phase::Waiting { since: job.submitted },
-        attained: 0.0,
-        forgiven: 0.0,
-        ran: Duration::ZERO,
-        progress: None,
-        checkpoint: None,
-        checkpoint_takes: Some(habits.checkpoint_takes),
-    }
-}
-
-fn checkpoint(job: &mut Job, life: &mut Life, now: Moment, habits: &Habits) {
-    let Phase::Running { since, .. } = job.phase else { return };
-    if now.since(job.checkpoint.unwrap_or(since)) >= habits.checkpoint_every {
-        job.checkpoint = Some(now);
-        life.saved_s = life.left_s;
+        self.tally.sample(Sample {
+            at: self.now,
+            inference: f64::from(self.inference.has()),
+            training: uses.iter().map(|used| used.held).sum(),
+            waiting: (self.jobs.len() - width.len()) as f64,
+        });
     }
 }

@@ -7,7 +7,6 @@ use policy::{
     dispatch::{Batch, Effect, Ended},
     moment::Moment,
 };
-use simgpu::Load;
 
 use super::{Event, World};
 use crate::{claims::Claim, fleet::Fleet};
@@ -24,6 +23,18 @@ pub(super) struct Slice {
     busy_since: Moment,
     /// Its part of its GPU's compute.
     part: f64,
+}
+
+impl Slice {
+    /// The replicas on it.
+    pub(super) fn members(&self) -> impl Iterator<Item = usize> + '_ {
+        self.members.iter().copied()
+    }
+
+    /// Its part of its GPU's compute.
+    pub(super) fn part(&self) -> f64 {
+        self.part
+    }
 }
 
 /// Every slice of every GPU, idle.
@@ -157,12 +168,16 @@ impl World<'_> {
         let Some(batch) = self.replicas[replica].waiting.pop_front() else { return };
         let spec = &self.fleet.replicas[replica];
         let device = &mut self.devices[spec.gpu];
-        device.set_busy_at(spec.slice, Some(Load::INFERENCE));
-        let slower = device.slowdown_at(spec.slice, Load::INFERENCE)
-            * self.service.spread(self.fleet.terms.noise);
+        let load = self.fleet.models[spec.model].load;
+        device.set_busy_at(spec.slice, Some(load));
+        let slower =
+            device.slowdown_at(spec.slice, load) * self.service.spread(self.fleet.terms.noise);
         let running = &mut self.replicas[replica];
         running.current = Some(batch);
         running.progress = Progress { left: 1.0, as_of: at, slower };
+        if let Some(felt) = &mut self.felt {
+            felt.turn(replica, true, self.now);
+        }
         self.crowd(replica, |busy| busy + 1);
     }
 
@@ -210,7 +225,9 @@ impl World<'_> {
             return Ok(());
         }
         let Some(batch) = running.current.take() else { return Ok(()) };
+        let slower = running.progress.slower;
         running.returning.push_back(batch);
+        self.feel(replica, slower);
         self.crowd(replica, |busy| busy - 1);
         self.begin(replica, self.now);
         let (epoch, network) = (self.replicas[replica].epoch, self.network);

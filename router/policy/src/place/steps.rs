@@ -22,6 +22,9 @@ struct Walker {
     settled_rps: f64,
     busy: f64,
     ready: bool,
+    processes: u32,
+    /// Of an earlier edition.
+    outdated: bool,
     stays: bool,
     gone: bool,
 }
@@ -35,8 +38,9 @@ struct Walk<'a> {
     /// Slices that are there, by GPU.
     slices: Vec<Vec<Position>>,
     pending: Vec<&'a Placed>,
-    /// What of each model must stay ready: its demand, or what the target has if that is less.
-    wanted_rps: Vec<f64>,
+    /// What of each model must stay ready, in requests per second and in replicas: its demand and its
+    /// least, or what the target has if that is less.
+    wanted: Vec<(f64, u32)>,
     steps: Vec<Step>,
     stage: u32,
 }
@@ -80,6 +84,8 @@ impl<'a> Walk<'a> {
                         settled_rps: stays.map_or(0.0, |known| known.capacity_rps),
                         busy: one.busy,
                         ready: one.state == State::Ready,
+                        processes: one.processes,
+                        outdated: !one.current,
                         stays: stays.is_some(),
                         gone: one.state == State::Draining,
                     });
@@ -92,15 +98,13 @@ impl<'a> Walk<'a> {
             .map(|gpu| gpu.slices.iter().map(|slice| slice.position).collect())
             .collect();
         let pending = target.placed.iter().filter(|one| one.replica.is_none()).collect();
-        let mut wanted_rps = vec![0.0; snapshot.models.len()];
-        for one in &target.placed {
-            wanted_rps[one.model] += one.capacity_rps;
-        }
-        for (wanted_rps, model) in wanted_rps.iter_mut().zip(&snapshot.models) {
+        let mut wanted = target.held(snapshot.models.len());
+        for ((wanted_rps, count), model) in wanted.iter_mut().zip(&snapshot.models) {
             *wanted_rps = model.demand_rps.min(*wanted_rps);
+            *count = model.replicas_min.min(*count);
         }
         let steps = Vec::new();
-        Self { snapshot, leaving, walkers, slices, pending, wanted_rps, steps, stage: 0 }
+        Self { snapshot, leaving, walkers, slices, pending, wanted, steps, stage: 0 }
     }
 
     fn all(&self) -> impl Iterator<Item = &Walker> {
@@ -144,6 +148,8 @@ impl<'a> Walk<'a> {
                 settled_rps: placed.capacity_rps,
                 busy: 0.0,
                 ready: false,
+                processes: placed.processes,
+                outdated: false,
                 stays: true,
                 gone: false,
             });
@@ -169,15 +175,27 @@ impl<'a> Walk<'a> {
 
     /// Who must be gone before a replica can be started: those that leave, on or across its slice.
     fn blockers(&self, placed: &'a Placed) -> impl Iterator<Item = usize> {
-        let in_the_way = |one: &Walker| {
+        let in_the_way = move |one: &Walker| {
             if one.position == placed.position {
-                !one.stays
+                !(one.stays || one.outdated && self.holds_both(placed))
             } else {
                 one.position.overlaps(placed.position)
             }
         };
         let on_gpu = self.walkers[placed.gpu].iter().enumerate();
         on_gpu.filter(move |(_, one)| in_the_way(one)).map(|(index, _)| index)
+    }
+
+    /// Whether a slice has memory for a replica beside all that are on it now.
+    fn holds_both(&self, placed: &Placed) -> bool {
+        let memory_mib = |model: usize| {
+            self.snapshot.models[model].memory_mib.map_or(0.0, |stated| stated as f64)
+        };
+        let here = self.walkers[placed.gpu].iter().filter(|one| one.position == placed.position);
+        let taken_mib: f64 =
+            here.filter_map(|one| Some(memory_mib(one.model?) * f64::from(one.processes))).sum();
+        let more_mib = memory_mib(placed.model) * f64::from(placed.processes);
+        taken_mib + more_mib <= placed.position.profile().memory_gib * 1024.0
     }
 
     /// Requests per second of each model that can be served at this stage.
@@ -218,12 +236,16 @@ impl<'a> Walk<'a> {
     }
 
     fn enough_rps(&self, model: usize) -> f64 {
-        self.wanted_rps[model] * (1.0 - 1e-9)
+        self.wanted[model].0 * (1.0 - 1e-9)
     }
 
     /// Stops all that leave and are not needed; says whether there were any.
     fn stop(&mut self) -> bool {
         let mut ready_rps = self.ready_rps();
+        let mut ready = vec![0_u32; self.snapshot.models.len()];
+        for model in self.all().filter(|one| one.ready && !one.gone).filter_map(|one| one.model) {
+            ready[model] += 1;
+        }
         let mut order: Vec<(usize, usize)> = Vec::new();
         for (gpu, walkers) in self.walkers.iter().enumerate() {
             let leaving = |index: &usize| !walkers[*index].stays && !walkers[*index].gone;
@@ -239,15 +261,26 @@ impl<'a> Walk<'a> {
             let serving = one.model.filter(|_| one.ready);
             if let Some(model) = serving {
                 let left_rps = ready_rps[model] - one.capacity_rps;
-                if left_rps < self.enough_rps(model) {
+                let few = ready[model] <= self.wanted[model].1;
+                if (left_rps < self.enough_rps(model) || few) && !self.is_lost(at.0, one) {
                     continue;
                 }
                 ready_rps[model] = left_rps;
+                ready[model] -= 1;
             }
             self.let_go(at, "");
             any = true;
         }
         any
+    }
+
+    /// Whether a replica's GPU goes and nothing will take its place, so that waiting is in vain.
+    fn is_lost(&self, gpu: usize, one: &Walker) -> bool {
+        let awaited = |model: usize| {
+            self.pending.iter().any(|placed| placed.model == model)
+                || self.all().any(|one| one.model == Some(model) && one.stays && !one.ready)
+        };
+        !self.snapshot.gpus[gpu].healthy && !one.model.is_some_and(awaited)
     }
 
     fn let_go(&mut self, (gpu, index): (usize, usize), also: &str) {

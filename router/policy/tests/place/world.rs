@@ -115,7 +115,8 @@ impl World {
 
     pub(crate) fn cut(&mut self, gpu: usize, position: &str) {
         let position = self.position(gpu, position);
-        let slice = Slice { position, loaned: false, pinned: false, replicas: Vec::new() };
+        let slice =
+            Slice { position, loaned: false, pinned: false, doomed: false, replicas: Vec::new() };
         self.gpus[gpu].slices.push(slice);
     }
 
@@ -124,7 +125,7 @@ impl World {
         self.gpus[gpu].slices.last_mut().unwrap().loaned = true;
     }
 
-    /// Puts a replica on a new slice.
+    /// Puts a replica on a slice, and makes that if it is not there.
     pub(crate) fn hold(
         &mut self,
         (gpu, position): (usize, &str),
@@ -132,13 +133,24 @@ impl World {
         state: State,
         busy: f64,
     ) {
-        self.cut(gpu, position);
-        let slice = self.gpus[gpu].slices.last_mut().unwrap();
+        let at = self.position(gpu, position);
+        if self.gpus[gpu].slices.iter().all(|slice| slice.position != at) {
+            self.cut(gpu, position);
+        }
+        let mut slices = self.gpus[gpu].slices.iter_mut();
+        let slice = slices.find(|slice| slice.position == at).unwrap();
         let name = &slice.position.profile().name;
         let rows = &self.models[model].measured[0].rows;
         let capacity_rps = rows.iter().find(|row| row.profile == *name).unwrap().throughput_rps;
         let id = self.next;
-        slice.replicas.push(Replica { id, model: Some(model), state, busy });
+        slice.replicas.push(Replica {
+            id,
+            model: Some(model),
+            current: true,
+            processes: 1,
+            state,
+            busy,
+        });
         self.serves_rps.insert(id, capacity_rps);
         self.next += 1;
     }
@@ -253,7 +265,13 @@ impl World {
         }
         for position in create {
             let replicas = Vec::new();
-            on.slices.push(Slice { position: *position, loaned: false, pinned: false, replicas });
+            on.slices.push(Slice {
+                position: *position,
+                loaned: false,
+                pinned: false,
+                doomed: false,
+                replicas,
+            });
         }
         Ok(())
     }
@@ -274,7 +292,14 @@ impl World {
         }
         let id = self.next;
         let state = State::Starting;
-        slice.replicas.push(Replica { id, model: Some(model), state, busy: 0.0 });
+        slice.replicas.push(Replica {
+            id,
+            model: Some(model),
+            current: true,
+            processes: 1,
+            state,
+            busy: 0.0,
+        });
         self.serves_rps.insert(id, capacity_rps);
         self.next += 1;
         Ok(())
