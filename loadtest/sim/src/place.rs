@@ -88,6 +88,7 @@ struct Seat {
     model: usize,
     gpu: usize,
     slice: usize,
+    lane: usize,
 }
 
 /// The fleet of `study` under `seed`.
@@ -121,7 +122,7 @@ pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
 fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<Seat>) {
     let seat = |placed: &Placed| {
         let model = study.models.iter().position(|model| model.name == placed.model)?;
-        Some(Seat { model, gpu: placed.gpu, slice: placed.slice })
+        Some(Seat { model, gpu: placed.gpu, slice: placed.slice, lane: placed.lane })
     };
     (start.gpus.clone(), start.replicas.iter().filter_map(seat).collect())
 }
@@ -154,7 +155,7 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
     let seat = |(model, place): (usize, Result<usize, NoRoom>)| match place {
         Ok(place) => {
             let (gpu, slice) = places[place];
-            Ok(Seat { model, gpu, slice })
+            Ok(Seat { model, gpu, slice, lane: 0 })
         }
         Err(none) => Err(PlaceError::NoRoom {
             model: study.models[model].name.clone(),
@@ -162,7 +163,14 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
             free_mib: none.most_free_mib,
         }),
     };
-    let seats = models.zip(chosen).map(seat).collect::<Result<_, _>>()?;
+    let mut seats = models.zip(chosen).map(seat).collect::<Result<Vec<Seat>, _>>()?;
+    // Several of one model on a slice are processes; different models share one.
+    let mut processes: BTreeMap<(usize, usize, usize), usize> = BTreeMap::new();
+    for seat in &mut seats {
+        let next = processes.entry((seat.model, seat.gpu, seat.slice)).or_default();
+        seat.lane = *next;
+        *next += 1;
+    }
     Ok((gpus, seats))
 }
 
@@ -180,8 +188,8 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
         let place = positions[slice.gpu].1.len();
         positions[slice.gpu].1.push(slice.position);
         for replica in &slice.replicas {
-            for _ in 0..replica.processes {
-                seats.push(Seat { model: replica.model, gpu: slice.gpu, slice: place });
+            for lane in 0..replica.processes as usize {
+                seats.push(Seat { model: replica.model, gpu: slice.gpu, slice: place, lane });
             }
         }
     }
@@ -236,7 +244,8 @@ fn plan_rows(subject: &Subject) -> Vec<plan::Row> {
 fn seated(study: &Study, gpus: &[Geometry], seats: &[Seat]) -> Result<Vec<Replica>, PlaceError> {
     let mut sharing: BTreeMap<(usize, usize), u32> = BTreeMap::new();
     for seat in seats {
-        *sharing.entry((seat.gpu, seat.slice)).or_default() += 1;
+        let lanes = sharing.entry((seat.gpu, seat.slice)).or_default();
+        *lanes = (*lanes).max(seat.lane as u32 + 1);
     }
     let mut tables: BTreeMap<(usize, &str, &str, u32), Arc<Times>> = BTreeMap::new();
     let mut replicas = Vec::with_capacity(seats.len());
@@ -255,7 +264,8 @@ fn seated(study: &Study, gpus: &[Geometry], seats: &[Seat]) -> Result<Vec<Replic
                 times
             }
         };
-        replicas.push(Replica { model: seat.model, gpu: seat.gpu, slice: seat.slice, times });
+        let Seat { model, gpu, slice, lane } = *seat;
+        replicas.push(Replica { model, gpu, slice, lane, times });
     }
     Ok(replicas)
 }

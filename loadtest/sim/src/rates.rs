@@ -136,20 +136,25 @@ impl Flow {
 impl<'a> Fluid<'a> {
     fn new(fleet: &'a Fleet) -> Self {
         let mut by_slice: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        let mut sharers: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+        let mut lanes: BTreeMap<(usize, usize), BTreeMap<usize, u32>> = BTreeMap::new();
         for replica in &fleet.replicas {
-            *sharers.entry((replica.gpu, replica.slice)).or_default() += 1;
+            let slice = lanes.entry((replica.gpu, replica.slice)).or_default();
+            *slice.entry(replica.lane).or_default() += 1;
         }
         let mut kinds: Vec<Kind> = Vec::new();
-        let mut known: BTreeMap<(usize, *const Times), usize> = BTreeMap::new();
+        let mut known: BTreeMap<(usize, *const Times, u32), usize> = BTreeMap::new();
         for replica in &fleet.replicas {
-            let key = (replica.model, Arc::as_ptr(&replica.times));
             let place = (replica.gpu, replica.slice);
+            let turns = lanes[&place][&replica.lane];
+            let key = (replica.model, Arc::as_ptr(&replica.times), turns);
             let kind = *known.entry(key).or_insert_with(|| {
-                let sharers = sharers[&place];
+                let sharers = lanes[&place].len() as u32;
                 let objective = fleet.models[replica.model].settings.objective;
-                let capacity_rps = capacity(&replica.times, sharers, objective);
-                let times = Arc::clone(&replica.times);
+                let times = match turns {
+                    1 => Arc::clone(&replica.times),
+                    _ => Arc::new(replica.times.in_turns(turns)),
+                };
+                let capacity_rps = capacity(&times, sharers, objective);
                 kinds.push(Kind { model: replica.model, times, sharers, capacity_rps });
                 kinds.len() - 1
             });

@@ -132,6 +132,7 @@ impl<'a> Lookup<'a> {
             model: 0,
             gpu: (index / kind.sharers) as usize,
             slice: 0,
+            lane: (index % kind.sharers) as usize,
             times: Arc::clone(&kind.times),
         };
         let process = Process { rate_rps, spacing: Spacing::Poisson, shape: Shape::Flat };
