@@ -185,7 +185,10 @@ fn refusal(error: &PlanError, problem: &Problem) -> String {
     let mut told = format!("error: {error}\n");
     if let PlanError::TooSmall { .. } = error {
         for (kind, count) in plan::shortfall(problem) {
-            told += &format!("  {count} more {} would do\n", kind.name);
+            told += &match count {
+                Some(count) => format!("  {count} more {} would do\n", kind.name),
+                None => format!("  even {} more {} would not do\n", plan::AMPLE, kind.name),
+            };
         }
     }
     told

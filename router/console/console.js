@@ -10,9 +10,8 @@ const MODEL_COLOURS = [
 const POINT_S = 5;
 const POINTS = 60;
 
-// Moves of the plan, and jobs, that are shown.
+// Moves of the plan that are shown.
 const MOVES = 12;
-const JOBS = 100;
 
 const history = new Map();
 let latest;
@@ -54,7 +53,7 @@ function head(state) {
 }
 
 function fleet(state) {
-  const lent = state.workers.some((worker) => worker.gpus.some((gpu) => gpu.slices.some((slice) => jobOn(slice) !== null)));
+  const lent = state.workers.some((worker) => worker.gpus.some((gpu) => gpu.slices.some((slice) => slice.job !== null)));
   find("legend").replaceChildren(
     ...state.models.map((model) =>
       make("li", { style: `--model: ${colour(state, model.name)}` }, model.name),
@@ -85,14 +84,10 @@ function picture(state, gpu) {
   return make("div", { class: "gpu", "data-gpu": gpu.gpu }, name, bar, problem);
 }
 
-// The job that has a slice.
-const jobOn = ({ rank }) => (rank && rank.state !== "ended" ? rank.job : null);
-
 function block(state, slice) {
   const told = slice.replicas.map((replica) => `${replica.model} ${replica.state}`);
-  const on = jobOn(slice);
-  const job = state.loans.unfinished.find((known) => known.id === on);
-  if (on !== null) told.push(`lent to job ${on}${job ? `, ${job.name} ${job.state}` : ""}`);
+  const job = state.jobs.shown.find((known) => known.id === slice.job);
+  if (slice.job !== null) told.push(`lent to job ${slice.job}${job ? `, ${job.name} ${job.state}` : ""}`);
   const words = told.length ? told.join(", ") : "idle";
   const inside = make("div", { class: "tenants" });
   for (const replica of slice.replicas) {
@@ -109,9 +104,9 @@ function block(state, slice) {
     if (replica.state !== "ready") shown.append(make("small", {}, replica.state));
     inside.append(shown);
   }
-  if (on !== null) {
-    const shown = make("div", { class: "loan", "data-job": on }, job?.name ?? "lent");
-    shown.append(make("small", {}, `job ${on}`));
+  if (slice.job !== null) {
+    const shown = make("div", { class: "loan", "data-job": slice.job }, job?.name ?? "lent");
+    shown.append(make("small", {}, `job ${slice.job}`));
     inside.append(shown);
   }
   if (!told.length) inside.append(make("div", { class: "idle" }, "idle"));
@@ -227,11 +222,8 @@ function plan(state) {
   find("moves").replaceChildren(...(told.length ? told : [make("li", { class: "faint" }, "Nothing has moved.")]));
 }
 
-const shownJobs = ({ loans }) => [...loans.unfinished, ...loans.ended].slice(0, JOBS);
-
 function jobs(state) {
-  const { allow } = state.loans;
-  const shown = shownJobs(state);
+  const { allow, shown } = state.jobs;
   find("jobs").hidden = !allow.length && !shown.length;
   find("job-form").hidden = !allow.length;
   find("job-allow").textContent = `Allowed programs: ${allow.join(", ")}.`;
@@ -247,7 +239,7 @@ function jobs(state) {
 
 function jobRow({ id }) {
   const button = make("button", { type: "button", "aria-label": `Cancel job ${id}` }, "Cancel");
-  button.addEventListener("click", () => cancelJob(button, shownJobs(latest).find((job) => job.id === id)));
+  button.addEventListener("click", () => cancelJob(button, latest.jobs.shown.find((job) => job.id === id)));
   const cells = ["state", "progress", "slices", "why"].map((name) => make("td", { class: name }));
   return make("tr", { "data-job": id }, make("th", { scope: "row" }), ...cells, make("td", {}, button));
 }

@@ -24,7 +24,7 @@ use crate::{
     model::{Model, Models},
     place::Planned,
     recent::Point,
-    state::{ConfigState, LoansState, ModelState, Replicas, WorkerState},
+    state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
 };
 
@@ -191,14 +191,14 @@ impl Registry {
     }
 
     /// The training jobs, and what is lent to them.
-    pub fn loans(&self) -> LoansState {
-        let allow = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
-        self.jobs.state(allow.unwrap_or_default(), self.wall.now_ms())
+    pub fn jobs_state(&self) -> JobsState {
+        let loans = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
+        self.jobs.state(loans.unwrap_or_default(), self.wall.now_ms())
     }
 
     /// These models, and every worker.
     pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
-        let workers = self.fleet.workers();
+        let workers = self.fleet.workers(&self.ledger.lock());
         let mut replicas = HashMap::<&str, Replicas>::new();
         let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
         for replica in slices.flat_map(|slice| &slice.replicas) {
@@ -246,7 +246,7 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        json!({ "workers": self.fleet.workers() })
+        json!({ "workers": self.fleet.workers(&self.ledger.lock()) })
     }
 
     fn plan(&self) -> Value {

@@ -19,20 +19,25 @@ def lent():
             "Slices on loan",
             "Lent, returning within their notice, or overdue. Bad: overdue above zero: a slice that "
             "inference wants does not come back; see the alert's runbook.",
-            [("sum by (state) (sluice_loan_slices)", "{{state}}")],
+            [("sum by (state) (sluice_loans)", "{{state}}")],
             custom=STACKED,
         ),
         panel(
             "Jobs that have not ended",
             "Bad: queued for long while slices are idle; sluice job show and the console say what "
             "each waits for.",
-            [("sum by (state) (sluice_loans)", "{{state}}")],
+            [
+                (
+                    'sum by (state) (sluice_jobs{state!~"done|failed|cancelled"})',
+                    "{{state}}",
+                )
+            ],
             custom=STACKED,
         ),
         panel(
-            "Jobs ended",
-            "Bad: failed; sluice job show says why, and sluice job logs what they printed.",
-            [("sum by (outcome) (increase(sluice_jobs_ended_total[15m]))", "{{outcome}}")],
+            "Jobs that have ended",
+            "Of those still known. Bad: failed rising; sluice job logs has what they printed.",
+            [('sum by (state) (sluice_jobs{state=~"done|failed|cancelled"})', "{{state}}")],
         ),
     ]
 
@@ -43,7 +48,7 @@ def returned():
             "Overdue slices",
             "Slices whose job was told to stop and whose time is over. Bad: above zero for more "
             "than moments.",
-            [('sum(sluice_loan_slices{state="overdue"})', "slices")],
+            [('sum(sluice_loans{state="overdue"})', "slices")],
             kind="stat",
             width=8,
             defaults=thresholds("green", (1, "red")),

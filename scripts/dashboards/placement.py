@@ -15,6 +15,7 @@ def placement():
         [
             ("Is there enough?", enough()),
             ("Who sits where, and what moves?", moves()),
+            ("Do neighbours disturb each other?", neighbours()),
         ],
     )
 
@@ -92,21 +93,31 @@ def moves():
             ],
         ),
         panel(
-            "Slowed by neighbours",
-            "A batch's time against that of its warm-up. Bad: above 1.1 for long; the neighbours draw "
-            "more power than the board has, or move too much: pin a geometry, or lend less there.",
-            [("max by (model, slice) (sluice_interference_ratio)", "{{model}} {{slice}}")],
-        ),
-        panel(
-            "Error of predicted slowdowns",
-            "The median, as a part of what was seen. Bad: above 0.05 for long; what neighbours cost "
-            "is not understood, and plans are too tight or too loose.",
-            [("max(sluice_interference_error_ratio)", "median error")],
-            unit="percentunit",
-        ),
-        panel(
             "Slices by profile",
             "Changes when GPUs are cut otherwise.",
             [("count by (profile) (sluice_worker_slice_info)", "{{profile}}")],
+        ),
+    ]
+
+
+def neighbours():
+    return [
+        panel(
+            "Slowdown beside neighbours",
+            "How many times as long as in its warm-up a batch takes, by slice. Bad: above 1.2 for "
+            "long: what shares the GPU costs more than it serves; the placer parts them if it can.",
+            [
+                (
+                    f"max by (model, slice) (sluice_interference_ratio{CHOSEN})",
+                    "{{model}} {{slice}}",
+                )
+            ],
+        ),
+        panel(
+            "Error of predicted slowdowns",
+            "The median, as a part of what was seen. Bad: above 0.2 for long: the placer trusts "
+            "predictions that are wrong; it learns from every batch.",
+            [("max(sluice_interference_error_ratio)", "median error")],
+            unit="percentunit",
         ),
     ]

@@ -39,7 +39,8 @@ fn slice(label: &str, (profile, start, size): (&str, u8, u8), replicas: &[(&str,
     let replicas: Vec<Value> = replicas.iter().enumerate().map(replica).collect();
     json!({"slice": label, "position": format!("{profile}@{start}"), "profile": profile,
            "uuid": null, "start": start, "memory_slices": size, "memory_bytes": null,
-           "lanes": [{"lane": 0, "pid": 7, "restarts": 0, "busy_s": 1.5}], "replicas": replicas})
+           "lanes": [{"lane": 0, "pid": 7, "restarts": 0, "busy_s": 1.5}], "replicas": replicas,
+           "job": null})
 }
 
 fn gpu() -> Value {
@@ -83,6 +84,12 @@ fn state() -> State {
         "plan": {
             "decided_at_s": 7.0, "gpus_used": 1, "models": [], "replicas": [], "moves": [],
             "moved": {"start": 1, "stop": 0, "cut": 0}, "refusals": [], "interference_error": null,
+        },
+        "jobs": {
+            "allow": [], "states": {}, "loans": {"lent": 0, "returning": 0, "overdue": 0},
+            "counts": {"for_inference": 0, "in_emergency": 0, "for_jobs": 0, "overdue": 0,
+                       "lost_gpu_s": 0.0},
+            "shown": [],
         },
         "spans": {"exported": 0, "dropped": 0},
     });

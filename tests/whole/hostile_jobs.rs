@@ -62,9 +62,11 @@ fn what_can_never_run_is_refused_when_it_is_submitted_with_the_numbers() {
         assert_eq!(reply.json()["reason"], reason, "{job}");
         assert!(reply.text().contains(words), "{job}: {}", reply.text());
     }
-    for _ in 0..2 {
-        assert_eq!(post(&program, &with(json!({})), &[]).status, 201);
-    }
+    let kept = post(&program, &with(json!({"deadline_s": 600, "takes_s": 60})), &[]);
+    assert_eq!(kept.status, 201, "{}", kept.text());
+    let (deadline, start_by) = (&kept.json()["deadline_ms"], &kept.json()["start_by_ms"]);
+    assert_eq!(deadline.as_u64().unwrap() - start_by.as_u64().unwrap(), 60_000);
+    assert_eq!(post(&program, &with(json!({})), &[]).status, 201);
     let reply = post(&program, &with(json!({})), &[]);
     assert_eq!((reply.status, &reply.json()["reason"]), (429, &json!("quota")));
     assert!(reply.text().contains("research has 2 jobs that have not ended; at most 2 may be"));

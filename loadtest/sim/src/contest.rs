@@ -60,7 +60,11 @@ pub fn hold(
                     entry.refused = Some(none.to_string());
                     break;
                 }
-                Err(broken @ (SimulateError::Broken(_) | SimulateError::Beside(_))) => {
+                Err(
+                    broken @ (SimulateError::Broken(_)
+                    | SimulateError::Beside(_)
+                    | SimulateError::Follow(_)),
+                ) => {
                     return Err(broken.into());
                 }
             }

@@ -74,7 +74,7 @@ pub struct Model {
     pub load: Load,
 }
 
-/// One process of a model on one slice. Several may share it.
+/// A model in one process of one slice. Several may share the slice, and the process.
 #[derive(Clone, Debug)]
 pub struct Replica {
     /// Index of the model.
@@ -83,6 +83,8 @@ pub struct Replica {
     pub gpu: usize,
     /// Index of the slice in the GPU's geometry.
     pub slice: usize,
+    /// Which of the slice's processes it is in; batches in one run one at a time.
+    pub lane: usize,
     /// How fast it is.
     pub times: Arc<Times>,
 }
@@ -114,6 +116,13 @@ impl Times {
     pub fn micros(&self, rows: u32, busy: u32) -> f64 {
         let by_rows = &self.by_busy[(busy.max(1) as usize).min(self.by_busy.len()) - 1];
         by_rows[(rows.max(1) as usize).min(by_rows.len()) - 1]
+    }
+
+    /// The same model, taking turns with others so that each has one turn of `turns`.
+    pub(crate) fn in_turns(&self, turns: u32) -> Self {
+        let slower = |micros: &f64| micros * f64::from(turns.max(1));
+        let rows = self.by_busy.iter().map(|row| row.iter().map(slower).collect());
+        Self { by_busy: rows.collect() }
     }
 
     /// The largest batch.

@@ -9,6 +9,7 @@ pub mod claims;
 pub mod contest;
 pub mod curve;
 pub mod fleet;
+pub mod follow;
 pub mod jobs;
 pub mod page;
 pub mod place;

@@ -9,7 +9,7 @@ use loadtest::{
 
 use crate::{
     contest::{Contest, Entry},
-    summary::{Holding, Point, Summary, TrainingSummary},
+    summary::{FollowingSummary, Holding, Point, Stretch, Summary, TrainingSummary},
     table,
 };
 
@@ -38,6 +38,9 @@ pub fn of_run(summary: &Summary) -> String {
     if !summary.models.is_empty() {
         body.push_str(&over_time(&[("in time", summary)]).render());
         body.push_str(&by_model(summary).render());
+    }
+    if let Some(following) = &summary.following {
+        body.push_str(&followed(following).render());
     }
     if let Some(training) = &summary.training {
         body.push_str(&holdings(training).render());
@@ -119,6 +122,29 @@ fn over_time(runs: &[(&str, &Summary)]) -> Plot {
         title: "Answered in time, by when requests came".to_owned(),
         x: Axis::even("s", 0.0, end),
         y: Axis::even("requests/s", 0.0, top * 1.05),
+        series,
+        level: None,
+    }
+}
+
+/// GPUs in use, and those that would have done.
+fn followed(following: &FollowingSummary) -> Plot {
+    let line = |name: &str, class, of: fn(&Stretch) -> f64| Series {
+        name: name.to_owned(),
+        class,
+        mark: Mark::Line,
+        points: following.course.iter().map(|one| (one.at_s, of(one))).collect(),
+    };
+    let series = vec![
+        line("in use", CLASSES[0], |one| one.gpus),
+        line("clairvoyant", CLASSES[1], |one| one.clairvoyant_gpus),
+    ];
+    let end = following.course.last().map_or(1.0, |last| last.at_s);
+    let top = following.course.iter().fold(1.0, |top: f64, one| top.max(one.gpus));
+    Plot {
+        title: "GPUs in use".to_owned(),
+        x: Axis::even("s", 0.0, end),
+        y: Axis::even("GPUs", 0.0, top * 1.05),
         series,
         level: None,
     }

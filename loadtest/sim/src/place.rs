@@ -28,19 +28,22 @@ pub enum Placement {
     Spread,
     /// A planner, from the demand and the measurements.
     Planned(Planner),
+    /// As the demand asks at each moment.
+    Follow,
 }
 
 impl Placement {
     /// The words for them in files.
     pub fn names() -> Vec<&'static str> {
         let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner).name());
-        std::iter::once("spread").chain(planners).collect()
+        ["spread", "follow"].into_iter().chain(planners).collect()
     }
 
     /// The word for it in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spread => "spread",
+            Self::Follow => "follow",
             Self::Planned(Planner::Sluice) => "plan",
             Self::Planned(Planner::WholeGpus) => "whole-gpus",
             Self::Planned(Planner::FirstFit) => "first-fit",
@@ -55,7 +58,7 @@ impl Placement {
     /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
         let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner));
-        std::iter::once(Self::Spread).chain(planners).find(|one| one.name() == name)
+        [Self::Spread, Self::Follow].into_iter().chain(planners).find(|one| one.name() == name)
     }
 }
 
@@ -85,6 +88,7 @@ struct Seat {
     model: usize,
     gpu: usize,
     slice: usize,
+    lane: usize,
 }
 
 /// The fleet of `study` under `seed`.
@@ -92,6 +96,7 @@ pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
     let (gpus, seats) = match (&study.start, study.placement) {
         (Some(start), _) => recorded(study, start),
         (None, Placement::Spread) => spread_out(study)?,
+        (None, Placement::Follow) => (geometries(study), Vec::new()),
         (None, Placement::Planned(planner)) => planned(study, planner)?,
     };
     let replicas = seated(study, &gpus, &seats)?;
@@ -117,17 +122,19 @@ pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
 fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<Seat>) {
     let seat = |placed: &Placed| {
         let model = study.models.iter().position(|model| model.name == placed.model)?;
-        Some(Seat { model, gpu: placed.gpu, slice: placed.slice })
+        Some(Seat { model, gpu: placed.gpu, slice: placed.slice, lane: placed.lane })
     };
     (start.gpus.clone(), start.replicas.iter().filter_map(seat).collect())
 }
 
+/// Every GPU as the scenario cuts it.
+fn geometries(study: &Study) -> Vec<Geometry> {
+    let each = study.gpus.iter();
+    each.flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize)).collect()
+}
+
 fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
-    let gpus: Vec<Geometry> = study
-        .gpus
-        .iter()
-        .flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize))
-        .collect();
+    let gpus = geometries(study);
     let mut places = Vec::new();
     let mut slices = Vec::new();
     for (gpu, geometry) in gpus.iter().enumerate() {
@@ -148,7 +155,7 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
     let seat = |(model, place): (usize, Result<usize, NoRoom>)| match place {
         Ok(place) => {
             let (gpu, slice) = places[place];
-            Ok(Seat { model, gpu, slice })
+            Ok(Seat { model, gpu, slice, lane: 0 })
         }
         Err(none) => Err(PlaceError::NoRoom {
             model: study.models[model].name.clone(),
@@ -156,15 +163,49 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
             free_mib: none.most_free_mib,
         }),
     };
-    let seats = models.zip(chosen).map(seat).collect::<Result<_, _>>()?;
+    let mut seats = models.zip(chosen).map(seat).collect::<Result<Vec<Seat>, _>>()?;
+    // Several of one model on a slice are processes; different models share one.
+    let mut processes: BTreeMap<(usize, usize, usize), usize> = BTreeMap::new();
+    for seat in &mut seats {
+        let next = processes.entry((seat.model, seat.gpu, seat.slice)).or_default();
+        seat.lane = *next;
+        *next += 1;
+    }
     Ok((gpus, seats))
 }
 
 fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
     let asked = asked_rps(study);
+    let demand = |(index, subject): (usize, &Subject)| subject.demand_rps.unwrap_or(asked[index]);
+    let demands: Vec<f64> = study.models.iter().enumerate().map(demand).collect();
+    let problem = problem(study, &demands);
+    let plan = planner.plan(&problem)?;
+    let kinds =
+        study.gpus.iter().flat_map(|gpus| std::iter::repeat_n(gpus.kind, gpus.count as usize));
+    let mut positions: Vec<_> = kinds.map(|kind| (kind, Vec::new())).collect();
+    let mut seats = Vec::new();
+    for slice in &plan.slices {
+        let place = positions[slice.gpu].1.len();
+        positions[slice.gpu].1.push(slice.position);
+        for replica in &slice.replicas {
+            for lane in 0..replica.processes as usize {
+                seats.push(Seat { model: replica.model, gpu: slice.gpu, slice: place, lane });
+            }
+        }
+    }
+    let gpus = positions
+        .into_iter()
+        .map(|(kind, positions)| Geometry::new(kind, positions))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(SimError::from)?;
+    Ok((gpus, seats))
+}
+
+/// What planners are asked: the study's models and GPUs, with these demands.
+pub(crate) fn problem(study: &Study, demands: &[f64]) -> Problem {
     let model = |(index, subject): (usize, &Subject)| plan::Model {
         name: subject.name.clone(),
-        demand_rps: subject.demand_rps.unwrap_or(asked[index]),
+        demand_rps: demands[index],
         slo_ms: subject.slo.as_secs_f64() * 1e3,
         measured: vec![plan::Measured { kind: None, rows: plan_rows(subject) }],
         max_batch: Some(subject.max_batch),
@@ -178,7 +219,7 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
         }),
         slowdown: 1.0,
     };
-    let problem = Problem {
+    Problem {
         models: study.models.iter().enumerate().map(model).collect(),
         fleet: study
             .gpus
@@ -186,27 +227,7 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
             .map(|gpus| plan::Gpus { kind: gpus.kind, count: gpus.count })
             .collect(),
         rules: Rules { share_slices: study.share_slices, ..Rules::default() },
-    };
-    let plan = planner.plan(&problem)?;
-    let kinds =
-        study.gpus.iter().flat_map(|gpus| std::iter::repeat_n(gpus.kind, gpus.count as usize));
-    let mut positions: Vec<_> = kinds.map(|kind| (kind, Vec::new())).collect();
-    let mut seats = Vec::new();
-    for slice in &plan.slices {
-        let place = positions[slice.gpu].1.len();
-        positions[slice.gpu].1.push(slice.position);
-        for replica in &slice.replicas {
-            for _ in 0..replica.processes {
-                seats.push(Seat { model: replica.model, gpu: slice.gpu, slice: place });
-            }
-        }
     }
-    let gpus = positions
-        .into_iter()
-        .map(|(kind, positions)| Geometry::new(kind, positions))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(SimError::from)?;
-    Ok((gpus, seats))
 }
 
 fn plan_rows(subject: &Subject) -> Vec<plan::Row> {
@@ -223,7 +244,8 @@ fn plan_rows(subject: &Subject) -> Vec<plan::Row> {
 fn seated(study: &Study, gpus: &[Geometry], seats: &[Seat]) -> Result<Vec<Replica>, PlaceError> {
     let mut sharing: BTreeMap<(usize, usize), u32> = BTreeMap::new();
     for seat in seats {
-        *sharing.entry((seat.gpu, seat.slice)).or_default() += 1;
+        let lanes = sharing.entry((seat.gpu, seat.slice)).or_default();
+        *lanes = (*lanes).max(seat.lane as u32 + 1);
     }
     let mut tables: BTreeMap<(usize, &str, &str, u32), Arc<Times>> = BTreeMap::new();
     let mut replicas = Vec::with_capacity(seats.len());
@@ -242,7 +264,8 @@ fn seated(study: &Study, gpus: &[Geometry], seats: &[Seat]) -> Result<Vec<Replic
                 times
             }
         };
-        replicas.push(Replica { model: seat.model, gpu: seat.gpu, slice: seat.slice, times });
+        let Seat { model, gpu, slice, lane } = *seat;
+        replicas.push(Replica { model, gpu, slice, lane, times });
     }
     Ok(replicas)
 }

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use loadtest::plan::Source;
 use simgpu::{Busy, Load, Shared};
 
-use self::lookup::{Going, Lookup};
+pub(crate) use self::lookup::{Going, Lookup};
 pub(crate) use self::needs::{Need, Needs};
 use crate::{
     claims::Broken,
@@ -41,11 +41,11 @@ struct Layout {
 }
 
 /// Replicas alike: a model's, on one profile, among as many sharers.
-struct Kind {
-    model: usize,
-    times: Arc<Times>,
-    sharers: u32,
-    capacity_rps: f64,
+pub(crate) struct Kind {
+    pub(crate) model: usize,
+    pub(crate) times: Arc<Times>,
+    pub(crate) sharers: u32,
+    pub(crate) capacity_rps: f64,
 }
 
 struct Fluid<'a> {
@@ -114,6 +114,10 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
+    pub(crate) fn new(offered: f64, in_time: f64, late: f64) -> Self {
+        Self { offered, in_time, late, failed: 0.0 }
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.offered += other.offered;
         self.in_time += other.in_time;
@@ -132,20 +136,25 @@ impl Flow {
 impl<'a> Fluid<'a> {
     fn new(fleet: &'a Fleet) -> Self {
         let mut by_slice: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        let mut sharers: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+        let mut lanes: BTreeMap<(usize, usize), BTreeMap<usize, u32>> = BTreeMap::new();
         for replica in &fleet.replicas {
-            *sharers.entry((replica.gpu, replica.slice)).or_default() += 1;
+            let slice = lanes.entry((replica.gpu, replica.slice)).or_default();
+            *slice.entry(replica.lane).or_default() += 1;
         }
         let mut kinds: Vec<Kind> = Vec::new();
-        let mut known: BTreeMap<(usize, *const Times), usize> = BTreeMap::new();
+        let mut known: BTreeMap<(usize, *const Times, u32), usize> = BTreeMap::new();
         for replica in &fleet.replicas {
-            let key = (replica.model, Arc::as_ptr(&replica.times));
             let place = (replica.gpu, replica.slice);
+            let turns = lanes[&place][&replica.lane];
+            let key = (replica.model, Arc::as_ptr(&replica.times), turns);
             let kind = *known.entry(key).or_insert_with(|| {
-                let sharers = sharers[&place];
+                let sharers = lanes[&place].len() as u32;
                 let objective = fleet.models[replica.model].settings.objective;
-                let capacity_rps = capacity(&replica.times, sharers, objective);
-                let times = Arc::clone(&replica.times);
+                let times = match turns {
+                    1 => Arc::clone(&replica.times),
+                    _ => Arc::new(replica.times.in_turns(turns)),
+                };
+                let capacity_rps = capacity(&times, sharers, objective);
                 kinds.push(Kind { model: replica.model, times, sharers, capacity_rps });
                 kinds.len() - 1
             });
@@ -174,7 +183,7 @@ impl<'a> Fluid<'a> {
     /// How every model's requests of one interval end, and its mean batch.
     fn interval(&mut self, span: (f64, f64)) -> Result<Vec<(Flow, f64)>, Broken> {
         let seconds = span.1 - span.0;
-        let offered = self.offered(span);
+        let offered = offered(self.fleet, span);
         let capacities = self.capacities(span);
         let mut totals = vec![0.0; self.fleet.models.len()];
         let mut counts = vec![0.0; self.fleet.models.len()];
@@ -278,28 +287,6 @@ impl<'a> Fluid<'a> {
         layouts.sum()
     }
 
-    /// By model, requests per second.
-    fn offered(&self, (from, to): (f64, f64)) -> Vec<f64> {
-        let mut rates = vec![0.0; self.fleet.models.len()];
-        for stream in &self.fleet.streams {
-            rates[stream.model] += match &stream.source {
-                Source::Process(process) => {
-                    let at = |sample: u32| {
-                        from + (to - from) * (f64::from(sample) + 0.5) / f64::from(SAMPLES)
-                    };
-                    let sum: f64 = (0..SAMPLES).map(|one| process.shape.factor(at(one))).sum();
-                    process.rate_rps * sum / f64::from(SAMPLES)
-                }
-                Source::List(list) => {
-                    let before =
-                        |seconds: f64| list.partition_point(|at| at.as_secs_f64() < seconds) as f64;
-                    (before(to) - before(from)) / (to - from)
-                }
-            };
-        }
-        rates
-    }
-
     /// The part of an interval during which no router is there.
     fn router_down(&self, span: (f64, f64)) -> f64 {
         let restarts = self.fleet.faults.iter().filter(|one| one.trouble == Trouble::RouterRestart);
@@ -322,8 +309,30 @@ impl<'a> Fluid<'a> {
     }
 }
 
+/// By model, requests per second.
+pub(crate) fn offered(fleet: &Fleet, (from, to): (f64, f64)) -> Vec<f64> {
+    let mut rates = vec![0.0; fleet.models.len()];
+    for stream in &fleet.streams {
+        rates[stream.model] += match &stream.source {
+            Source::Process(process) => {
+                let at = |sample: u32| {
+                    from + (to - from) * (f64::from(sample) + 0.5) / f64::from(SAMPLES)
+                };
+                let sum: f64 = (0..SAMPLES).map(|one| process.shape.factor(at(one))).sum();
+                process.rate_rps * sum / f64::from(SAMPLES)
+            }
+            Source::List(list) => {
+                let before =
+                    |seconds: f64| list.partition_point(|at| at.as_secs_f64() < seconds) as f64;
+                (before(to) - before(from)) / (to - from)
+            }
+        };
+    }
+    rates
+}
+
 /// Requests per second at the best batch within the objective; 0 if there is none.
-fn capacity(times: &Times, sharers: u32, objective: Duration) -> f64 {
+pub(crate) fn capacity(times: &Times, sharers: u32, objective: Duration) -> f64 {
     let most = objective.as_secs_f64() * 1e6;
     (1..=times.max_batch())
         .map(|rows| (rows, times.micros(rows, sharers)))

@@ -90,7 +90,7 @@ impl Scenario {
         let whole = whole.expect("a GPU has room for all of itself");
         let times = Arc::new(Times::of_curve(&self.curve, self.settings.max_batch));
         let replicas = self.replicas as usize;
-        let replica = |gpu| Replica { model: 0, gpu, slice: 0, times: Arc::clone(&times) };
+        let replica = |gpu| Replica { model: 0, gpu, slice: 0, lane: 0, times: Arc::clone(&times) };
         let stream = |(tenant, stream): (usize, &Stream)| Asking {
             model: 0,
             source: Source::Process(Process {

@@ -4,7 +4,8 @@ use crate::{
     beside::{self, BesideError},
     claims::Broken,
     fleet::Fleet,
-    place::{self, PlaceError},
+    follow::{self, FollowError},
+    place::{self, PlaceError, Placement},
     rates,
     shrink::{self, Shrunk},
     study::{Detail, Study},
@@ -21,6 +22,9 @@ pub enum SimulateError {
     /// A claim was broken, in this shortest run.
     #[error("{0}")]
     Broken(Box<Shrunk>),
+    /// It could not follow its demand.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
     /// A claim was broken beside training.
     #[error(transparent)]
     Beside(#[from] BesideError),
@@ -31,6 +35,9 @@ pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
     let fleet = place::fleet(study, seed)?;
     if let Some(training) = &study.training {
         return Ok(beside::run(study, training, &fleet)?);
+    }
+    if study.placement == Placement::Follow && study.start.is_none() {
+        return Ok(follow::run(study, &fleet)?);
     }
     let run = match study.detail {
         Detail::Requests => world::run(&fleet, Checks::default())

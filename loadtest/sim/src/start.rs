@@ -27,6 +27,8 @@ pub struct Placed {
     pub gpu: usize,
     /// Index of its slice in the GPU's geometry.
     pub slice: usize,
+    /// Which of the slice's processes it is in.
+    pub lane: usize,
 }
 
 /// What is asked of one model.
@@ -131,6 +133,8 @@ struct Slice {
 struct Replica {
     model: String,
     state: String,
+    #[serde(default)]
+    lane: usize,
 }
 
 /// Reads the document; replicas that failed or are leaving are left out.
@@ -174,6 +178,7 @@ impl Start {
                 model: replica.model,
                 gpu: self.gpus.len(),
                 slice: place.unwrap_or_default(),
+                lane: replica.lane,
             });
             self.replicas.extend(placed);
         }
@@ -197,7 +202,7 @@ mod tests {
     fn a_start_has_the_slices_the_living_replicas_and_what_is_asked() {
         let start = parse(STATE).unwrap();
         assert_eq!(start.gpus[0].to_string(), "3g.40gb@0,3g.40gb@4");
-        assert_eq!(start.replicas, [Placed { model: "a".to_owned(), gpu: 0, slice: 1 }]);
+        assert_eq!(start.replicas, [Placed { model: "a".to_owned(), gpu: 0, slice: 1, lane: 0 }]);
         let Asked { target, max_batch, rate_rps, waiting, .. } = start.models[0];
         assert_eq!((target, max_batch, rate_rps, waiting), (0.95, 8, 120.5, 3));
     }

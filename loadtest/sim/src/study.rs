@@ -2,6 +2,7 @@
 
 mod draft;
 mod read;
+mod sees;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -229,7 +230,11 @@ impl Study {
             }
             "placement" => {
                 let names = || unknown(Placement::names().join(", "));
-                self.placement = Placement::named(value).ok_or_else(names)?;
+                let placement = Placement::named(value).ok_or_else(names)?;
+                if placement == Placement::Follow && self.detail != Detail::Rates {
+                    return Err(unknown("those that need no detail = \"rates\"".to_owned()));
+                }
+                self.placement = placement;
                 self.start = None;
             }
             _ => {

@@ -1,11 +1,13 @@
 //! What came of a study, for people and for machines.
 
+mod following;
 mod training;
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+pub use self::following::{FollowingSummary, Stretch};
 pub use self::training::{Holding, TrainingSummary};
 use crate::{
     fleet::Fleet,
@@ -50,6 +52,8 @@ pub struct Summary {
     /// The median error of predicted slowdowns at first and after a minute, where models say what
     /// they ask of what slices share.
     pub slowdown_errors: [Option<f64>; 2],
+    /// What it took to follow the demand, if placement did.
+    pub following: Option<FollowingSummary>,
     /// What came of training jobs, if there were any.
     pub training: Option<TrainingSummary>,
     /// Events, or intervals, that were gone through.
@@ -170,6 +174,7 @@ pub(crate) fn blank(study: &Study, fleet: &Fleet) -> Summary {
         models: fleet.models.iter().zip(replicas).map(model).collect(),
         timeline: Vec::new(),
         slowdown_errors: [None; 2],
+        following: None,
         training: None,
         events: 0,
     }

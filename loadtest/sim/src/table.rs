@@ -4,7 +4,7 @@ use loadtest::table::align;
 
 use crate::{
     contest::{Contest, Entry},
-    summary::{Ends, ModelSummary, Summary, TrainingSummary},
+    summary::{Ends, FollowingSummary, ModelSummary, Summary, TrainingSummary},
 };
 
 /// One run.
@@ -48,9 +48,10 @@ pub fn of_run(summary: &Summary) -> String {
     let rows: Vec<Vec<String>> = summary.models.iter().map(row).collect();
     let ends = summary.ends;
     let jobs = summary.training.as_ref().map_or(String::new(), of_jobs);
+    let followed = summary.following.as_ref().map_or(String::new(), of_following);
     format!(
         "{}: {:.1} s by {}, seed {}, placement {}\n\
-         {} of {} GPUs used, {:.1} % of their compute busy; {} requests, {} in time\n{jobs}\n{}",
+         {} of {} GPUs used, {:.1} % of their compute busy; {} requests, {} in time\n{jobs}{followed}\n{}",
         summary.scenario,
         summary.simulated_s,
         summary.detail,
@@ -85,6 +86,18 @@ fn of_jobs(training: &TrainingSummary) -> String {
         training.inference_short_gpu_h,
         training.jain,
         training.worst_tenant,
+    )
+}
+
+/// What following the demand took, in a line.
+fn of_following(following: &FollowingSummary) -> String {
+    let FollowingSummary { gpu_hours, starts, stops, cuts, .. } = following;
+    let part = |of: f64| gpu_hours / of.max(1e-9) * 100.0;
+    format!(
+        "{gpu_hours:.1} GPU-hours, {:.0} % of a static peak, {:.0} % of a clairvoyant; {starts} \
+         replicas started, {stops} stopped, GPUs cut {cuts} times\n",
+        part(following.static_peak_gpu_hours),
+        part(following.clairvoyant_gpu_hours),
     )
 }
 

@@ -9,7 +9,7 @@ use router::{
     place::{Moved, PlanState, PlannedModel},
     recent::RecentView,
     state::{
-        Build, ConfigState, GpuState, LaneState, LoansState, Memory, ModelState, Presence,
+        Build, ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence,
         ReplicaPhase, ReplicaState, Replicas, SliceState, State, WorkerState,
     },
     trace::SpanTotals,
@@ -59,8 +59,8 @@ impl Fleet {
             models,
             workers: vec![worker],
             plan: plan(),
+            jobs: JobsState::default(),
             tenants: Vec::new(),
-            loans: LoansState::default(),
             spans: SpanTotals { exported: 1, dropped: 2 },
         };
         Self { state, counted }
@@ -111,6 +111,7 @@ fn slice(index: usize) -> SliceState {
         lanes: vec![LaneState { lane: 0, pid: Some(1_000), restarts: 3, busy_s: 1_234.567_891 }],
         replicas: vec![replica(0), replica(1)],
         rank: None,
+        job: None,
     }
 }
 

@@ -3,14 +3,17 @@
 use protocol::{GpuReport, RankReport, RankState, ReplicaReport, SliceReport, WHOLE};
 
 use super::{Fleet, LOCAL, Member, SILENT};
-use crate::state::{
-    GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState,
-    WorkerState,
+use crate::{
+    lend::Slices,
+    state::{
+        GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState,
+        WorkerState,
+    },
 };
 
 impl Fleet {
-    /// Every worker and what it last reported.
-    pub fn workers(&self) -> Vec<WorkerState> {
+    /// Every worker and what it last reported; `owners` has the slices that are lent.
+    pub fn workers(&self, owners: &Slices) -> Vec<WorkerState> {
         let known = self.known.lock();
         let worker = |(name, member): (&String, &Member)| {
             let report = member.report.as_ref();
@@ -26,7 +29,7 @@ impl Fleet {
                     .borrow()
                     .as_ref()
                     .map(|desired| desired.generation),
-                gpus: gpus.map(|report| gpu(name, report)).collect(),
+                gpus: gpus.map(|report| gpu(name, report, owners)).collect(),
             }
         };
         known.workers.iter().map(worker).collect()
@@ -46,7 +49,7 @@ pub(crate) fn labelled(worker: &str, label: &str) -> String {
     if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") }
 }
 
-fn gpu(worker: &str, report: &GpuReport) -> GpuState {
+fn gpu(worker: &str, report: &GpuReport, owners: &Slices) -> GpuState {
     let kind = report.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
     let memory_slices = kind.map_or(1, |kind| kind.memory_slices);
     GpuState {
@@ -66,7 +69,14 @@ fn gpu(worker: &str, report: &GpuReport) -> GpuState {
         temperature_c: report.temperature_celsius,
         ecc: report.ecc,
         xids: report.xids.iter().map(|xid| xid.code).collect(),
-        slices: report.slices.iter().map(|report| slice(worker, report, kind)).collect(),
+        slices: report
+            .slices
+            .iter()
+            .map(|one| SliceState {
+                job: owners.job(worker, report.index, &one.position),
+                ..slice(worker, one, kind)
+            })
+            .collect(),
     }
 }
 
@@ -94,6 +104,7 @@ fn slice(worker: &str, report: &SliceReport, kind: Option<&'static mig::Kind>) -
         lanes: lanes.collect(),
         replicas: report.replicas.iter().map(replica).collect(),
         rank: report.rank.as_ref().map(rank),
+        job: None,
     }
 }
 

@@ -30,12 +30,12 @@ pub use self::{
     submission::{Slices, Submission},
     view::{Brief, JobView},
 };
-use crate::state::{LentSlices, LoansState};
+use crate::state::{JobsState, LoansState};
 
 /// The file in the state directory.
 const FILE: &str = "state.log";
-/// Jobs that ended and are shown with the state of the router.
-const SHOWN: usize = 20;
+/// Jobs that are shown with the state of the router.
+const SHOWN: usize = 100;
 /// How long it may take to hear of a rank that stopped at the last moment.
 const GRACE_MS: u64 = 2_000;
 const SCHEMA: Schema = Schema { migrations: &[] };
@@ -162,24 +162,24 @@ impl Jobs {
     }
 
     /// Jobs and loans at `now_ms`, for whoever looks; `allow` are the programs a job may start.
-    pub fn state(&self, allow: Vec<String>, now_ms: u64) -> LoansState {
+    pub fn state(&self, allow: Vec<String>, now_ms: u64) -> JobsState {
         let kept = self.kept.lock();
+        let count = |state| kept.records.values().filter(|record| record.state == state).count();
+        let states = State::ALL.map(|state| (state.name().to_owned(), count(state))).into();
         let newest = || kept.records.values().rev();
-        let count = |state| newest().filter(|record| record.state == state).count() as u64;
-        let jobs = State::ALL.map(|state| (state.name().to_owned(), count(state))).into();
+        let over = newest().filter(|record| record.state.is_over());
+        let shown = newest().filter(|record| !record.state.is_over()).chain(over).take(SHOWN);
         let brief = |record: &Record| Brief::new(record, kept.waits.get(&record.id));
-        let unfinished = newest().filter(|record| !record.state.is_over()).map(brief).collect();
-        let ended = newest().filter(|record| record.state.is_over()).take(SHOWN).map(brief);
-        let ended = ended.collect();
-        let mut slices = LentSlices::default();
-        for record in newest() {
+        let shown = shown.map(brief).collect();
+        let mut loans = LoansState::default();
+        for record in newest().filter(|record| !record.seats.is_empty()) {
             *match &record.stop {
-                None => &mut slices.lent,
-                Some(stop) if stop.by_ms + GRACE_MS >= now_ms => &mut slices.returning,
-                Some(_) => &mut slices.overdue,
+                None => &mut loans.lent,
+                Some(stop) if stop.by_ms + GRACE_MS >= now_ms => &mut loans.returning,
+                Some(_) => &mut loans.overdue,
             } += record.seats.len();
         }
-        LoansState { allow, jobs, unfinished, ended, slices, totals: kept.counts }
+        JobsState { allow, states, loans, counts: kept.counts, shown }
     }
 
     /// Every job that has not ended.

@@ -137,7 +137,7 @@ fn a_loan_is_overdue_once_its_notice_is_over_and_not_before() {
     running.seats = vec![Seat { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
     jobs.keep(vec![(before, running)], Counts::default()).unwrap();
     let loans = |now_ms| {
-        let LentSlices { lent, returning, overdue } = jobs.state(Vec::new(), now_ms).slices;
+        let LoansState { lent, returning, overdue } = jobs.state(Vec::new(), now_ms).loans;
         (lent, returning, overdue)
     };
     assert_eq!(loans(3_000), (1, 0, 0));
@@ -145,6 +145,6 @@ fn a_loan_is_overdue_once_its_notice_is_over_and_not_before() {
     assert_eq!(loans(4_000 + GRACE_MS), (0, 1, 0));
     assert_eq!(loans(4_001 + GRACE_MS), (0, 0, 1));
     let state = jobs.state(Vec::new(), 5_000);
-    assert_eq!((state.jobs["queued"], state.jobs["noticed"]), (1, 1));
-    assert_eq!(state.unfinished.iter().map(|job| job.id).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!((state.states["queued"], state.states["noticed"]), (1, 1));
+    assert_eq!(state.shown.iter().map(|job| job.id).collect::<Vec<_>>(), [2, 1]);
 }

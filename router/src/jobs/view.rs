@@ -43,6 +43,9 @@ pub struct JobView {
     pub memory_mib: u64,
     /// When it must have ended.
     pub deadline_ms: Option<u64>,
+    /// When it must start at the latest to keep its deadline; told when it is submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_by_ms: Option<u64>,
     /// When it may start, as far as is known.
     pub may_start_ms: Option<u64>,
     /// Where its ranks are.
@@ -89,6 +92,7 @@ impl JobView {
             profile: spec.profile.clone(),
             memory_mib: spec.memory_mib,
             deadline_ms: spec.deadline_ms,
+            start_by_ms: None,
             may_start_ms: waits.and_then(|waits| waits.may_start_ms),
             seats: record.seats.clone(),
             starts: record.run,

@@ -103,6 +103,12 @@ impl Slices {
         self.lent.contains_key(seat)
     }
 
+    /// The job that has the slice at a position of a worker's GPU, if one has.
+    pub fn job(&self, worker: &str, gpu: u32, position: &str) -> Option<u64> {
+        let seat = Seat { worker: worker.to_owned(), gpu, position: position.to_owned() };
+        self.lent.get(&seat).copied()
+    }
+
     /// Whether a replica is there or shall be.
     pub fn serves(&self, seat: &Seat) -> bool {
         self.serving.contains(seat)

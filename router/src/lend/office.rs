@@ -10,7 +10,7 @@ use super::{
     WallClock,
     terms::terms,
     whole_ms,
-    world::{self, Lendable, moment},
+    world::{self, Lendable, millis, moment},
 };
 use crate::{
     config::Config,
@@ -25,7 +25,7 @@ const LONGEST_KEY: usize = 255;
 /// The most of a log that is sent at once.
 const PAGE: u32 = 64 << 10;
 
-/// See the [module](self).
+/// What operators and owners of jobs ask for.
 #[derive(Debug)]
 pub struct Office {
     state: Arc<ServerState<Registry>>,
@@ -72,19 +72,25 @@ impl Office {
         let now_ms = self.clock.now_ms();
         let spec = Submission::read(body)?.check(&config, now_ms)?;
         // A repetition is answered as the first was, whatever has become of the fleet since.
-        if self.jobs().submitted(&spec, key.as_deref())?.is_none() {
-            self.check_room(&config, &spec, now_ms)?;
-        }
+        let start_by_ms = match self.jobs().submitted(&spec, key.as_deref())? {
+            None => self.check_room(&config, &spec, now_ms)?,
+            Some(_) => None,
+        };
         let most = config.loans.as_ref().map_or(0, |loans| loans.tenant_jobs);
         let jobs = Arc::clone(self.jobs());
         let submitted = spawn_blocking(move || jobs.submit(spec, key, most, now_ms)).await;
         let submitted = submitted.map_err(|_| ended())??;
         let id = submitted.record.id;
-        Ok((self.show(id)?, submitted.is_new))
+        Ok((JobView { start_by_ms, ..self.show(id)? }, submitted.is_new))
     }
 
-    /// Whether it could ever run, and be in time.
-    fn check_room(&self, config: &Config, spec: &Spec, now_ms: u64) -> Result<(), JobError> {
+    /// When it must start to be in time, if it could ever run and has a deadline.
+    fn check_room(
+        &self,
+        config: &Config,
+        spec: &Spec,
+        now_ms: u64,
+    ) -> Result<Option<u64>, JobError> {
         let registry = &self.state.backend;
         let (seen, records) = (registry.fleet().look(), registry.jobs().unfinished());
         let lendable = Lendable::new(&seen, &registry.ledger().lock(), &records, now_ms);
@@ -99,8 +105,8 @@ impl Office {
         let dependable = u32::try_from(offered.saturating_sub(kept)).unwrap_or(u32::MAX);
         let (slices, tenants, jobs) = (&lendable.slices, &tenants, &jobs);
         let offer = Offer { now: moment(now_ms), slices, tenants, jobs, dependable };
-        admit(&world::ask(config, spec), &offer).map_err(JobError::Refused)?;
-        Ok(())
+        let admitted = admit(&world::ask(config, spec), &offer).map_err(JobError::Refused)?;
+        Ok(admitted.start_by.map(millis))
     }
 
     /// Every job, the newest first.

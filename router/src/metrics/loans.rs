@@ -1,31 +1,21 @@
-//! The metrics of training jobs, and their families.
+//! The metrics of loans and jobs, and their families.
 
 use super::{
     Kind, Spec, Unit,
     page::{Page, Sample},
     spec,
 };
-use crate::{
-    jobs::{Counts, State as JobState},
-    state::{LentSlices, State},
-};
+use crate::state::State;
 
-pub(super) const LOANS: Spec = spec(
-    "sluice_loans",
+pub(super) const JOBS: Spec = spec(
+    "sluice_jobs",
     Unit::Count,
     Kind::Gauge,
     &["state"],
-    "Training jobs that have not ended, by state.",
+    "Training jobs that are known, by state.",
 );
-pub(super) const ENDED: Spec = spec(
-    "sluice_jobs_ended_total",
-    Unit::Count,
-    Kind::Counter,
-    &["outcome"],
-    "Training jobs that ended, by how: done, failed or cancelled.",
-);
-pub(super) const SLICES: Spec = spec(
-    "sluice_loan_slices",
+pub(super) const LOANS: Spec = spec(
+    "sluice_loans",
     Unit::Count,
     Kind::Gauge,
     &["state"],
@@ -36,38 +26,39 @@ pub(super) const RECLAIMS: Spec = spec(
     Unit::Count,
     Kind::Counter,
     &["reason"],
-    "Calls to give slices back, by reason: inference, inference with less than the usual notice (emergency), or another job.",
+    "Loans called back: for inference, for it at once (emergency), or for another job.",
 );
-pub(super) const OVERDUE: Spec = spec(
+pub(super) const KILLS: Spec = spec(
     "sluice_loan_kills_total",
     Unit::Count,
     Kind::Counter,
     &[],
-    "Jobs killed because they did not stop within their notice.",
+    "Jobs that were killed because they did not stop in time.",
 );
 pub(super) const LOST: Spec = spec(
     "sluice_loan_lost_seconds_total",
     Unit::Seconds,
     Kind::Counter,
     &[],
-    "GPU-seconds of training that were done since the last checkpoint when a job stopped.",
+    "GPU-seconds of training that were done in vain.",
 );
 
-/// Writes them.
 pub(super) fn write(page: &mut Page, state: &State) {
-    let Counts { for_inference, in_emergency, for_jobs, overdue, .. } = state.loans.totals;
-    let Counts { lost_gpu_s, done, failed, cancelled, .. } = state.loans.totals;
-    let unfinished = JobState::ALL.into_iter().filter(|state| !state.is_over());
-    let count = |name: &str| state.loans.jobs.get(name).copied().unwrap_or(0);
-    page.family(&LOANS, unfinished.map(|state| Sample::count([state.name()], count(state.name()))));
-    let ended = [("done", done), ("failed", failed), ("cancelled", cancelled)];
-    page.family(&ENDED, ended.map(|(outcome, count)| Sample::count([outcome], count)));
-    let LentSlices { lent, returning, overdue: late } = state.loans.slices;
-    let slices = [("lent", lent), ("returning", returning), ("overdue", late)];
-    page.family(&SLICES, slices.map(|(state, count)| Sample::count([state], count as u64)));
-    let usual = for_inference.saturating_sub(in_emergency);
-    let reclaims = [("inference", usual), ("emergency", in_emergency), ("job", for_jobs)];
+    let jobs = &state.jobs;
+    page.family(
+        &JOBS,
+        jobs.states.iter().map(|(state, count)| Sample::count([&**state], *count as u64)),
+    );
+    let loans = jobs.loans;
+    let loans = [("lent", loans.lent), ("returning", loans.returning), ("overdue", loans.overdue)];
+    page.family(&LOANS, loans.map(|(state, slices)| Sample::count([state], slices as u64)));
+    let counts = jobs.counts;
+    let reclaims = [
+        ("inference", counts.for_inference.saturating_sub(counts.in_emergency)),
+        ("emergency", counts.in_emergency),
+        ("job", counts.for_jobs),
+    ];
     page.family(&RECLAIMS, reclaims.map(|(reason, count)| Sample::count([reason], count)));
-    page.family(&OVERDUE, [Sample::count([], overdue)]);
-    page.family(&LOST, [Sample::number([], lost_gpu_s)]);
+    page.family(&KILLS, [Sample::count([], counts.overdue)]);
+    page.family(&LOST, [Sample::number([], counts.lost_gpu_s)]);
 }

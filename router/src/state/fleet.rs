@@ -104,6 +104,8 @@ pub struct SliceState {
     pub lanes: Vec<LaneState>,
     /// The replicas on it, by id.
     pub replicas: Vec<ReplicaState>,
+    /// The training job it is lent to.
+    pub job: Option<u64>,
     /// The rank of a training job it is lent to.
     #[serde(default)]
     pub rank: Option<RankView>,

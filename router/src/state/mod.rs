@@ -46,30 +46,12 @@ pub struct State {
     pub workers: Vec<WorkerState>,
     /// What was decided last about who is where.
     pub plan: PlanState,
+    /// The training jobs, and what is lent to them.
+    pub jobs: JobsState,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
-    /// Training jobs and the slices lent to them.
-    #[serde(default)]
-    pub loans: LoansState,
     /// What became of spans.
     pub spans: SpanTotals,
-}
-
-/// Training jobs and the slices lent to them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LoansState {
-    /// The programs a job may start; with none, there are no jobs.
-    pub allow: Vec<String>,
-    /// Jobs that are known, by state; those that ended are forgotten in time.
-    pub jobs: BTreeMap<String, u64>,
-    /// Every job that has not ended, the newest first.
-    pub unfinished: Vec<Brief>,
-    /// The last of those that have ended, the newest first.
-    pub ended: Vec<Brief>,
-    /// Slices on loan.
-    pub slices: LentSlices,
-    /// What happened since the start.
-    pub totals: Counts,
 }
 
 /// The program that runs.
@@ -123,9 +105,24 @@ pub struct ModelState {
     pub cache: Option<cache::View>,
 }
 
-/// Slices on loan.
+/// Training jobs, and what is lent to them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobsState {
+    /// The programs a job may start; with none, there are no jobs.
+    pub allow: Vec<String>,
+    /// How many jobs are in each state.
+    pub states: BTreeMap<String, usize>,
+    /// How many slices are lent.
+    pub loans: LoansState,
+    /// What became of loans since the start.
+    pub counts: Counts,
+    /// Jobs that have not ended, then those that have, the newest of each first; at most a hundred.
+    pub shown: Vec<Brief>,
+}
+
+/// Slices that are lent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LentSlices {
+pub struct LoansState {
     /// To jobs that run or are being started.
     pub lent: usize,
     /// To jobs that were told to give them back and have time left for it.
@@ -164,8 +161,8 @@ impl State {
             models,
             workers,
             plan: registry.plan().state(),
+            jobs: registry.jobs_state(),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
-            loans: registry.loans(),
             spans: registry.spans().totals(),
         }
     }

@@ -26,6 +26,7 @@ use self::{
 };
 use super::lane::Surroundings;
 use crate::{
+    gpu::simulated::{Load, Work},
     lines::Lines,
     rank::{Assignment, Ended, JobFolder, Limits, sweep},
 };
@@ -60,6 +61,7 @@ struct Wanted {
 /// A rank on a slice.
 pub(super) struct Rank {
     spec: RankSpec,
+    device: Option<String>,
     wanted: watch::Sender<Wanted>,
     report: watch::Receiver<RankReport>,
     task: JoinHandle<()>,
@@ -94,8 +96,9 @@ impl Rank {
         let first = RankReport { job, run, rank, ..RankReport::default() };
         let (telling, report) = watch::channel(first);
         let (wanted, wishes) = watch::channel(wanted);
+        let device = seat.device.clone();
         let keeper = Keeper { spec: spec.clone(), seat, around, wishes, telling };
-        Self { spec, wanted, report, task: tokio::spawn(keeper.keep()) }
+        Self { spec, device, wanted, report, task: tokio::spawn(keeper.keep()) }
     }
 
     /// What names it.
@@ -120,6 +123,14 @@ impl Rank {
             wanted.stop = wanted.stop.or(stop);
             news
         });
+    }
+
+    /// What its neighbours on a GPU that only pretends to work are to feel of it.
+    pub(super) fn work(&self) -> Option<Work> {
+        let runs = matches!(self.report.borrow().state, RankState::Running { .. });
+        let duty = f64::from(self.wanted.borrow().duty) / 100.0;
+        let uuid = self.device.clone().filter(|_| runs)?;
+        Some(Work { uuid, memory_mib: 0, load: Load::TRAINING, duty })
     }
 
     /// Whether it has ended.

@@ -10,7 +10,8 @@ use protocol::{Order, ReplicaState, Seat, WHOLE};
 use tokio::time::Instant;
 
 use super::{
-    backoff::Retry, gpu::Keeper, lane::Lane, neighbours::AtWork, process::Identity, report,
+    backoff::Retry, gpu::Keeper, lane::Lane, neighbours::AtWork, process::Identity, rank::Rank,
+    report,
 };
 use crate::{
     gpu::{GpuError, Mode, Reshaped, Sample, Slice, Survey, Xid},
@@ -52,7 +53,8 @@ impl Keeper {
     pub(super) fn look(&mut self) {
         let (gpu, open) = (Arc::clone(&self.around.gpu), Arc::clone(&self.settings.open));
         let at_work = self.at_work();
-        let works = self.neighbours.works(at_work, Instant::now());
+        let mut works = self.neighbours.works(at_work, Instant::now());
+        works.extend(self.ranks.values().filter_map(Rank::work));
         self.call = Some(tokio::task::spawn_blocking(move || {
             let mut gpu = gpu.lock();
             let mut read = || {

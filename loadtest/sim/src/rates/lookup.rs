@@ -31,10 +31,10 @@ const WARMUP: u32 = 3;
 
 /// How requests go: the shares in time and late, and rows per batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Going {
-    pub(super) in_time: f64,
-    pub(super) late: f64,
-    pub(super) batch: f64,
+pub(crate) struct Going {
+    pub(crate) in_time: f64,
+    pub(crate) late: f64,
+    pub(crate) batch: f64,
 }
 
 /// What makes two runs the same.
@@ -48,18 +48,18 @@ struct Known {
 }
 
 /// The runs made so far.
-pub(super) struct Lookup<'a> {
+pub(crate) struct Lookup<'a> {
     fleet: &'a Fleet,
     known: Vec<Known>,
 }
 
 impl<'a> Lookup<'a> {
-    pub(super) fn new(fleet: &'a Fleet) -> Self {
+    pub(crate) fn new(fleet: &'a Fleet) -> Self {
         Self { fleet, known: Vec::new() }
     }
 
     /// How requests go on `kind` under `load`, one of `count` replicas of its model.
-    pub(super) fn going(&mut self, kind: &Kind, count: f64, load: f64) -> Result<Going, Broken> {
+    pub(crate) fn going(&mut self, kind: &Kind, count: f64, load: f64) -> Result<Going, Broken> {
         let slices = count / f64::from(kind.sharers.max(1));
         let pool = POOLS.iter().rev().find(|pool| f64::from(**pool) <= slices).unwrap_or(&1);
         let index = self.index(kind, *pool);
@@ -132,6 +132,7 @@ impl<'a> Lookup<'a> {
             model: 0,
             gpu: (index / kind.sharers) as usize,
             slice: 0,
+            lane: (index % kind.sharers) as usize,
             times: Arc::clone(&kind.times),
         };
         let process = Process { rate_rps, spacing: Spacing::Poisson, shape: Shape::Flat };

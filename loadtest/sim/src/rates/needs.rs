@@ -3,7 +3,7 @@
 //! For fleets whose replicas of a model are all alike. What a model needs at a rate is the fewest
 //! replicas under which its target is kept, by the runs that the lookup makes.
 
-use super::{Flow, Fluid, lookup::Going};
+use super::{Flow, Fluid, lookup::Going, offered};
 use crate::{claims::Broken, fleet::Fleet};
 
 /// How closely the highest load that keeps the target is found.
@@ -48,7 +48,7 @@ impl<'a> Needs<'a> {
 
     /// What is needed from `span.0` to `span.1`, in seconds: one replica of each model at least.
     pub(crate) fn of(&self, span: (f64, f64)) -> Need {
-        let rates = self.fluid.offered(span);
+        let rates = offered(self.fluid.fleet, span);
         let each: Vec<f64> = (0..rates.len())
             .map(|model| {
                 (rates[model] / (self.capacity(model) * self.loads[model])).ceil().max(1.0)
@@ -74,7 +74,7 @@ impl<'a> Needs<'a> {
                 Going::default()
             };
             let (in_time, late) = (offered * going.in_time, offered * going.late);
-            flows.push(Flow { offered, in_time, late, failed: 0.0 });
+            flows.push(Flow::new(offered, in_time, late));
         }
         Ok(flows)
     }

@@ -68,6 +68,9 @@ impl Reader {
             }),
             None => Some(Placement::Spread),
         };
+        if placement == Some(Placement::Follow) {
+            self.follow_sees(draft);
+        }
         let interval = draft.interval_s.as_ref();
         let interval_s = interval
             .map_or(60.0, |value| self.problems.within("interval_s", value, 0.1..=86_400.0));
@@ -302,17 +305,6 @@ impl Reader {
             ],
         )?;
         Some(Fault { at, lasts, trouble })
-    }
-
-    /// Refuses what a run by rates does not see.
-    fn rates_see(&mut self, draft: &draft::Draft) {
-        for fault in &draft.faults {
-            let kind = fault.kind.get_ref().as_str();
-            if matches!(kind, "slow-network" | "stale-reports") {
-                let message = format!("{kind} is not seen by rates; use detail = \"requests\"");
-                self.problems.add(&fault.kind.span(), message);
-            }
-        }
     }
 
     pub(super) fn seconds(&mut self, key: &str, value: &Spanned<f64>, least: f64) -> Duration {

@@ -49,7 +49,7 @@ fn every_problem_is_told_with_its_line() {
     assert_eq!(
         problems(&text),
         "s.toml:2:14: duration_s is 0; give 0.001 to 1000000000\n\
-         s.toml:3:13: placement is one of spread, plan, whole-gpus, first-fit, best-fit, greedy, \
+         s.toml:3:13: placement is one of spread, follow, plan, whole-gpus, first-fit, best-fit, greedy, \
          parva, fragmentation, plan-blind\n\
          s.toml:9:10: slo_ms is -1; give 0.001 to 3600000\n\
          s.toml:10:12: batching is one of slo, aimd, deadline, earlydrop, deferred, timeout\n\

@@ -131,30 +131,6 @@ impl Reader {
             self.problems.add(&word.span(), format!("{key} is one of {}", words.join(", ")));
         }
     }
-
-    /// Refuses what a run with training does not see.
-    pub(super) fn training_sees(&mut self, draft: &draft::Draft) {
-        let Some(training) = &draft.training else { return };
-        if draft.detail.as_ref().is_none_or(|detail| detail.get_ref() != "rates") {
-            let message = "training is followed by rates; give detail = \"rates\"";
-            self.problems.add(&training.trace_csv.span(), message);
-        }
-        let whole = "beside training inference has whole GPUs of one kind: leave it out";
-        for gpu in &draft.gpus {
-            if let Some(geometry) = &gpu.geometry {
-                self.problems.add(&geometry.span(), whole);
-            }
-        }
-        if let Some(gpu) = draft.gpus.get(1) {
-            self.problems.add(&gpu.kind.span(), whole);
-        }
-        if let Some(placement) = &draft.placement {
-            self.problems.add(&placement.span(), whole);
-        }
-        for fault in &draft.faults {
-            self.problems.add(&fault.kind.span(), "faults are not seen beside training");
-        }
-    }
 }
 
 /// The jobs that come from `from` until before `until`, in time counted from `from`.

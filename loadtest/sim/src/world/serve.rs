@@ -18,11 +18,21 @@ const MOST_BATCHES: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Slice {
     members: Vec<usize>,
+    lanes: Vec<Lane>,
     busy: u32,
     /// When it was last idle.
     busy_since: Moment,
     /// Its part of its GPU's compute.
     part: f64,
+}
+
+/// One process: its batches run one at a time, in the order they came.
+#[derive(Debug, Default)]
+struct Lane {
+    /// The replica whose batch runs.
+    running: Option<usize>,
+    /// For every batch that waits, its replica.
+    queue: VecDeque<usize>,
 }
 
 impl Slice {
@@ -47,7 +57,11 @@ pub(super) fn slices(fleet: &Fleet) -> Vec<Vec<Slice>> {
     };
     let mut slices: Vec<Vec<Slice>> = fleet.gpus.iter().map(gpu).collect();
     for (index, replica) in fleet.replicas.iter().enumerate() {
-        slices[replica.gpu][replica.slice].members.push(index);
+        let slice = &mut slices[replica.gpu][replica.slice];
+        slice.members.push(index);
+        if slice.lanes.len() <= replica.lane {
+            slice.lanes.resize_with(replica.lane + 1, Lane::default);
+        }
     }
     slices
 }
@@ -158,14 +172,31 @@ impl World<'_> {
             }
         }
         self.replicas[replica].waiting.push_back(batch);
-        if self.replicas[replica].current.is_none() {
-            self.begin(replica, self.now + self.network);
-        }
+        self.lane(replica).queue.push_back(replica);
+        self.go_on(replica, self.now + self.network);
         Ok(())
     }
 
-    fn begin(&mut self, replica: usize, at: Moment) {
-        let Some(batch) = self.replicas[replica].waiting.pop_front() else { return };
+    /// The process a replica is in.
+    fn lane(&mut self, replica: usize) -> &mut Lane {
+        let spec = &self.fleet.replicas[replica];
+        &mut self.slices[spec.gpu][spec.slice].lanes[spec.lane]
+    }
+
+    /// Lets the process of `beside` begin with the next batch that waits there, unless it is at one.
+    fn go_on(&mut self, beside: usize, at: Moment) {
+        while self.lane(beside).running.is_none()
+            && let Some(next) = self.lane(beside).queue.pop_front()
+        {
+            // A batch that was called off left its place behind.
+            if let Some(batch) = self.replicas[next].waiting.pop_front() {
+                self.lane(beside).running = Some(next);
+                self.begin(next, batch, at);
+            }
+        }
+    }
+
+    fn begin(&mut self, replica: usize, batch: Batch, at: Moment) {
         let spec = &self.fleet.replicas[replica];
         let device = &mut self.devices[spec.gpu];
         let load = self.fleet.models[spec.model].load;
@@ -229,7 +260,8 @@ impl World<'_> {
         running.returning.push_back(batch);
         self.feel(replica, slower);
         self.crowd(replica, |busy| busy - 1);
-        self.begin(replica, self.now);
+        self.lane(replica).running = None;
+        self.go_on(replica, self.now);
         let (epoch, network) = (self.replicas[replica].epoch, self.network);
         if network.is_zero() {
             return self.answer(replica, epoch);
@@ -299,12 +331,13 @@ impl World<'_> {
         names.dedup();
         running.up = false;
         running.epoch += 1;
-        if running.current.take().is_some() {
-            self.crowd(replica, |busy| busy - 1);
-        }
-        let running = &mut self.replicas[replica];
         running.waiting.clear();
         running.returning.clear();
+        if running.current.take().is_some() {
+            self.crowd(replica, |busy| busy - 1);
+            self.lane(replica).running = None;
+            self.go_on(replica, self.now);
+        }
         let model = self.fleet.replicas[replica].model;
         for name in names {
             let mut effects = std::mem::take(&mut self.effects);

@@ -118,9 +118,11 @@ impl Known<'_> {
         let rules = &self.snapshot.rules;
         let model = &self.models[model];
         let limit_ms = rules.latency_share * model.slo_ms + 1e-9;
-        let ways = plan::ways(model, self.snapshot.gpus[gpu].kind, position.profile());
+        let kind = self.snapshot.gpus[gpu].kind;
+        let ways = plan::ways(model, &[(kind, position.profile())]);
         let allowed = ways
             .iter()
+            .flatten()
             .filter(|way| way.latency_ms <= limit_ms && way.processes <= rules.max_processes);
         allowed.map(|way| way.capacity_rps).fold(0.0, f64::max)
     }

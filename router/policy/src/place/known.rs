@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mig::{Kind, Position};
+use mig::{Kind, Position, Profile};
 
 use super::{Placed, Refusal, Slice, Snapshot, Target};
-use crate::plan::{self, Gpus, Measured, Model, Plan, Problem, Row, Site};
+use crate::plan::{self, Choice, Gpus, Measured, Model, Plan, Problem, Row, Site};
 
 /// A GPU and the slice on it, from its start to its end.
 pub(super) type Spot = (usize, u8, u8);
@@ -212,14 +212,15 @@ pub(super) fn placeable(model: &Model) -> bool {
 /// no slice serves in time at all anywhere; of one that can be nowhere, no measurement is left.
 fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
     let Snapshot { gpus, rules, .. } = snapshot;
-    let mut fastest_ms: Vec<f64> = Vec::new();
-    for kind in kinds(snapshot) {
-        for profile in &kind.profiles {
-            let ways = plan::ways(&model, kind, profile);
-            let allowed = ways.iter().filter(|way| way.processes <= rules.max_processes);
-            fastest_ms.extend(allowed.map(|way| way.latency_ms).reduce(f64::min));
-        }
-    }
+    let on: Vec<(&Kind, &Profile)> = kinds(snapshot)
+        .into_iter()
+        .flat_map(|kind| kind.profiles.iter().map(move |profile| (kind, profile)))
+        .collect();
+    let fastest = |ways: &Vec<Choice>| {
+        let allowed = ways.iter().filter(|way| way.processes <= rules.max_processes);
+        allowed.map(|way| way.latency_ms).reduce(f64::min)
+    };
+    let fastest_ms: Vec<f64> = plan::ways(&model, &on).iter().filter_map(fastest).collect();
     let Model { name, slo_ms, .. } = &model;
     let mut told = None;
     let limit_ms = rules.latency_share * slo_ms;

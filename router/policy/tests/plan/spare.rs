@@ -14,7 +14,7 @@ fn gpus_kept_for_failures_are_not_used() {
     assert_eq!(solve(&problem), Err(PlanError::TooSmall { gpus: 2 }));
     let more: Vec<_> =
         shortfall(&problem).iter().map(|(kind, count)| (kind.name.as_str(), *count)).collect();
-    assert_eq!(more, [("A100-80GB", 1)]);
+    assert_eq!(more, [("A100-80GB", Some(1))]);
 }
 
 #[test]
@@ -79,4 +79,12 @@ fn what_no_slice_can_do_is_named_with_its_limit() {
         "no slice of the fleet runs a batch of \"inceptionv3\" within 0.9 ms, its share of the \
          objective"
     );
+}
+
+#[test]
+fn a_model_for_which_no_slice_has_memory_is_named_with_the_cause() {
+    let mut problem = scenario(1, true);
+    problem.models[1].memory_mib = Some(200_000);
+    let model = problem.models[1].name.clone();
+    assert_eq!(solve(&problem), Err(PlanError::Homeless { model }));
 }

@@ -44,6 +44,14 @@ pub(super) fn check(draft: &LoansDraft, base_dir: &Path, notes: &mut Notes<'_>) 
     }
 }
 
+/// Warns that a router without a state directory forgets its jobs.
+pub(super) fn unkept(draft: &LoansDraft, notes: &mut Notes<'_>) {
+    if draft.allow.as_ref().is_some_and(|allow| !allow.value.is_empty()) {
+        let message = "without state_dir in [router], jobs and what they kept go with the router";
+        notes.warn(draft.place, message);
+    }
+}
+
 fn allow(draft: &LoansDraft, notes: &mut Notes<'_>) -> Vec<String> {
     let mut allow = Vec::new();
     for At { value, place } in draft.allow.iter().flat_map(|allow| &allow.value) {

@@ -43,6 +43,9 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         draft.tenants.iter().map(|tenant| access::tenant(tenant, notes)).collect();
     let keys: Vec<_> = draft.keys.iter().map(|key| access::key(key, notes)).collect();
     let loans = draft.loans.as_ref().map(|draft| loans::check(draft, source.base_dir, notes));
+    if let (Some(draft), None, None) = (&draft.loans, &router.state_dir, &draft.join) {
+        loans::unkept(draft, notes);
+    }
     let planner = draft.planner.as_ref().map_or_else(Planner::default, |draft| draft.check(notes));
     let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));

@@ -303,7 +303,11 @@ fn a_door_needs_a_token_and_addresses_that_can_be_dialled() {
 #[test]
 fn loans_are_checked() {
     let with = |keys: &str| slow("") + "[loans]\nallow = [\"python3\"]\n" + keys + "\n";
-    assert_eq!(warnings(&with("lease_s = 60")), Vec::<String>::new());
+    let kept = "[router]\nstate_dir = \"state\"\n".to_owned() + &with("lease_s = 60");
+    assert_eq!(warnings(&kept), Vec::<String>::new());
+    let told = warnings(&with("lease_s = 60"));
+    assert_eq!(told.len(), 1);
+    assert!(told[0].starts_with("r.toml:9:1: without state_dir in [router], jobs"), "{told:?}");
     assert!(problems(&with("lease_s = 5")).contains("notice_s 10 is longer than lease_s 5"));
     let order = problems(&with("order = \"fito\""));
     assert!(order.starts_with("r.toml:11:9: order is \"fito\"; did you mean \"fifo\"?"), "{order}");
