@@ -1,13 +1,16 @@
 //! `sluice`: one program, a subcommand per job.
 
+mod ask;
 mod check;
 mod executor;
 mod guard;
+mod job;
 mod load;
 mod logging;
 mod notify;
 mod plan;
 mod program;
+mod rank;
 mod router;
 mod simulate;
 mod status;
@@ -46,6 +49,7 @@ enum Command {
     Plan(plan::Args),
     Simulate(simulate::Args),
     Status(status::Args),
+    Job(Box<job::Args>),
     /// Print a completion script for your shell
     ///
     /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
@@ -57,6 +61,8 @@ enum Command {
     Executor(executor::Args),
     #[command(hide = true)]
     Guard(guard::Args),
+    #[command(hide = true)]
+    Rank(rank::Args),
 }
 
 fn main() -> ExitCode {
@@ -70,11 +76,13 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Job(args) => job::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
             ExitCode::SUCCESS
         }
         Command::Executor(args) => executor::run(args),
         Command::Guard(args) => guard::run(&args),
+        Command::Rank(args) => rank::run(&args),
     }
 }

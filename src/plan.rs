@@ -17,20 +17,27 @@ use policy::{
 use router::{planfile, replay};
 use tokio::time::Instant;
 
+use crate::ask::Door;
+
+/// Where a router keeps what it decided from.
+const INPUT: &str = "/admin/v1/plan/input";
 /// The exit code of a bad plan file.
 const BAD_CONFIGURATION: u8 = 78;
 
 /// Says how few GPUs keep every objective, and who sits where on them.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 planned, 1 the fleet is too small, 78 bad plan file.\n\n\
+#[command(
+    after_help = "Exit: 0 planned, 1 the fleet is too small or the router could not be asked, 78 bad plan file.\n\n\
     Examples:\n  \
     sluice plan configs/plans/scenario-2.toml\n  \
     sluice plan configs/plans/scenario-2.toml --compare\n  \
     sluice plan configs/plans/scenario-2.toml --format json --explain\n  \
-    sluice plan --replay placement.json")]
+    sluice plan --dump > placement.json\n  \
+    sluice plan --replay placement.json"
+)]
 pub(crate) struct Args {
     /// The plan file: models with their demand, and a fleet
-    #[arg(value_name = "FILE", required_unless_present = "replay")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["replay", "dump"])]
     file: Option<PathBuf>,
     /// How to write the plan
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -44,6 +51,11 @@ pub(crate) struct Args {
     /// Decide again what a live router decided from this dump, instead of planning a file
     #[arg(long, value_name = "DUMP", conflicts_with_all = ["file", "compare", "explain"])]
     replay: Option<PathBuf>,
+    /// Write all that a live router decided from, for --replay, instead of planning a file
+    #[arg(long, conflicts_with_all = ["file", "compare", "explain", "replay"])]
+    dump: bool,
+    #[command(flatten)]
+    door: Door,
 }
 
 /// How the plan is written.
@@ -77,7 +89,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let verdict = match (&args.replay, &args.file) {
         (Some(dump), _) => replayed(args, dump),
         (None, Some(file)) => planned(args, file),
-        (None, None) => Verdict::default(),
+        (None, None) => dumped(&args.door),
     };
     let told = io::stderr()
         .write_all(verdict.stderr.as_bytes())
@@ -95,6 +107,16 @@ fn planned(args: &Args, file: &Path) -> Verdict {
             verdict
         }
         Err(problems) => refused(format!("{problems}\n")),
+    }
+}
+
+fn dumped(door: &Door) -> Verdict {
+    match door.get(INPUT) {
+        Ok(input) => {
+            let stdout = String::from_utf8_lossy(&input).into_owned();
+            Verdict { stdout, ..Verdict::default() }
+        }
+        Err(why) => Verdict { stderr: format!("{why}\n"), code: 1, ..Verdict::default() },
     }
 }
 
@@ -163,7 +185,10 @@ fn refusal(error: &PlanError, problem: &Problem) -> String {
     let mut told = format!("error: {error}\n");
     if let PlanError::TooSmall { .. } = error {
         for (kind, count) in plan::shortfall(problem) {
-            told += &format!("  {count} more {} would do\n", kind.name);
+            told += &match count {
+                Some(count) => format!("  {count} more {} would do\n", kind.name),
+                None => format!("  even {} more {} would not do\n", plan::AMPLE, kind.name),
+            };
         }
     }
     told

@@ -10,7 +10,7 @@ use std::{
 
 use router::config::{Config, Gpu};
 use worker::{
-    GpuSettings, Open,
+    GpuSettings, Lending, Limits, Open,
     gpu::{
         GpuError,
         nvml::Library,
@@ -31,6 +31,30 @@ pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
         pinned: worker.geometry.clone(),
     };
     config.workers.iter().enumerate().map(gpu).collect()
+}
+
+/// On what terms a worker that runs in `run_dir` runs jobs, if it does.
+pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>, String> {
+    let Some(loans) = config.loans.as_ref().filter(|loans| !loans.allow.is_empty()) else {
+        return Ok(None);
+    };
+    let limits = &loans.limits;
+    let directory = limits.directory.clone().unwrap_or_else(|| run_dir.join("jobs"));
+    let directory = std::path::absolute(&directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
+    let user = limits.user.as_deref().map(worker::user_named).transpose();
+    Ok(Some(Lending {
+        allow: loans.allow.clone(),
+        directory,
+        limits: Limits {
+            user: user.map_err(|error| error.to_string())?,
+            nice: limits.nice,
+            cpus: limits.cpus,
+            memory_mib: limits.memory_mib,
+            disk_mib: limits.disk_mib,
+            log_mib: limits.log_mib,
+        },
+    }))
 }
 
 fn open(index: usize, gpu: Gpu, run_dir: &Path) -> Open {

@@ -7,17 +7,15 @@ mod tables;
 mod tests;
 
 use std::{
-    fs,
     io::{self, IsTerminal, Write},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
-use loadtest::target::{Target, Url};
 use router::state::State;
 
 use self::paint::Paint;
+use crate::ask::{Door, pause};
 
 const STATE: &str = "/admin/v1/state";
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,21 +32,14 @@ const REDRAW: &str = "\x1b[H\x1b[J";
     sluice status --watch\n  \
     sluice status --url http://router:8002 --key-file admin.key --format json")]
 pub(crate) struct Args {
-    /// The router's admin address
-    #[arg(long, default_value = "http://127.0.0.1:8002")]
-    url: String,
+    #[command(flatten)]
+    door: Door,
     /// Show it again every second until interrupted
     #[arg(long)]
     watch: bool,
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// The environment variable that holds the admin key
-    #[arg(long, value_name = "VARIABLE")]
-    key_env: Option<String>,
-    /// The file that holds the admin key
-    #[arg(long, value_name = "FILE", conflicts_with = "key_env")]
-    key_file: Option<PathBuf>,
 }
 
 /// How it is written.
@@ -64,13 +55,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let terminal = io::stdout().is_terminal();
     let paint = Paint::new(terminal && std::env::var_os("NO_COLOR").is_none());
-    let asked = key(args).and_then(|key| {
-        if args.watch {
-            watch(args, key.as_deref(), paint)
-        } else {
-            show(args, key.as_deref(), paint)
-        }
-    });
+    let asked = if args.watch { watch(args, paint) } else { show(args, paint) };
     match asked {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -81,20 +66,18 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn show(args: &Args, key: Option<&str>, paint: Paint) -> Result<(), String> {
-    let text = ask(args, key, paint)?;
+fn show(args: &Args, paint: Paint) -> Result<(), String> {
+    let text = ask(args, paint)?;
     tell(&text)
 }
 
 /// A router that cannot be asked is waited for: it may be starting again.
-fn watch(args: &Args, key: Option<&str>, paint: Paint) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+fn watch(args: &Args, paint: Paint) -> Result<(), String> {
     let clear = if io::stdout().is_terminal() { REDRAW } else { "" };
     loop {
-        let text = ask(args, key, paint).unwrap_or_else(|why| format!("{why}\n"));
+        let text = ask(args, paint).unwrap_or_else(|why| format!("{why}\n"));
         tell(&format!("{clear}{text}"))?;
-        runtime.block_on(tokio::time::sleep(EVERY));
+        pause(EVERY)?;
     }
 }
 
@@ -104,33 +87,13 @@ fn tell(text: &str) -> Result<(), String> {
     told.map_err(|error| format!("cannot write: {error}"))
 }
 
-fn key(args: &Args) -> Result<Option<String>, String> {
-    let from_file = |file: &PathBuf| {
-        let read = fs::read_to_string(file);
-        read.map_err(|error| format!("cannot read the key in {}: {error}", file.display()))
-    };
-    let from_environment = |name: &String| {
-        std::env::var(name)
-            .map_err(|_| format!("the environment has no {name} to take the key from"))
-    };
-    let text = match (&args.key_file, &args.key_env) {
-        (Some(file), _) => from_file(file)?,
-        (None, Some(name)) => from_environment(name)?,
-        (None, None) => return Ok(None),
-    };
-    Ok(Some(text.trim().to_owned()))
-}
-
-fn ask(args: &Args, key: Option<&str>, paint: Paint) -> Result<String, String> {
-    let url = Url::parse(&args.url).map_err(|error| chain(&error))?;
-    let path = format!("{}{STATE}", url.prefix);
-    let page = Target::find(url, key).and_then(|router| router.get(&path));
-    let page = page.map_err(|error| chain(&error))?;
+fn ask(args: &Args, paint: Paint) -> Result<String, String> {
+    let body = args.door.get(STATE)?;
     match args.format {
-        Format::Json => Ok(String::from_utf8_lossy(&page.body).into_owned() + "\n"),
+        Format::Json => Ok(String::from_utf8_lossy(&body).into_owned() + "\n"),
         Format::Text => {
-            let state: State = serde_json::from_slice(&page.body).map_err(|error| {
-                format!("{} is not a router of this version: {error}", args.url)
+            let state: State = serde_json::from_slice(&body).map_err(|error| {
+                format!("{} is not a router of this version: {error}", args.door.url)
             })?;
             Ok(text(&state, paint))
         }
@@ -148,9 +111,4 @@ fn text(state: &State, paint: Paint) -> String {
         }
     }
     text + &tables::models(state, paint) + &tables::tenants(state) + &tables::problems(state, paint)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -15,7 +15,7 @@ use router::{
 use worker::{Door, Host, Launch};
 
 use self::run_dir::RunDir;
-use crate::program::{ADOPTION_WAIT, bad, chain, failed, gpus, say};
+use crate::program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say};
 
 /// Bytes between the router and the worker in this process that may wait to be read.
 const WIRE: usize = 64 << 10;
@@ -61,6 +61,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
 async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
     let is_demo = args.config.is_none();
     let (models, gpus) = (objectives(&config), gpus(&config, run_dir.path()));
+    let lending = match lending(&config, run_dir.path()) {
+        Ok(lending) => lending,
+        Err(why) => return bad(&why),
+    };
     let router = match crate::router::start(config, args.config).await {
         Ok(router) => router,
         Err(stopped) => return stopped,
@@ -70,7 +74,8 @@ async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
         Err(error) => return failed(&format!("cannot find this program: {error}")),
     };
     let orphan_wait = if run_dir.outlives() { ADOPTION_WAIT } else { Duration::ZERO };
-    let launch = Launch { program, run_dir: run_dir.path().to_owned(), listen: None, orphan_wait };
+    let launch =
+        Launch { program, run_dir: run_dir.path().to_owned(), listen: None, orphan_wait, lending };
     let host = match Host::start(gpus, launch).await {
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),

@@ -11,7 +11,7 @@ use worker::{Door, Host, Launch};
 
 use crate::{
     notify,
-    program::{ADOPTION_WAIT, bad, chain, failed, gpus, say},
+    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say},
 };
 
 /// How long a worker that is told to stop waits for its replicas to be drained.
@@ -67,7 +67,11 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
     };
     let gpus = gpus(config, &join.run_dir);
     let (run_dir, listen) = (join.run_dir, join.advertise);
-    let launch = Launch { program, run_dir, listen, orphan_wait: ADOPTION_WAIT };
+    let lending = match lending(config, &run_dir) {
+        Ok(lending) => lending,
+        Err(why) => return bad(&why),
+    };
+    let launch = Launch { program, run_dir, listen, orphan_wait: ADOPTION_WAIT, lending };
     let host = match Host::start(gpus, launch).await {
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),

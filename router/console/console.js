@@ -1,47 +1,20 @@
 // The console: one document, shown as a picture, as often as it comes.
 
+import { askKey, counted, find, headers, keep, make, percent, plain, rate, refused, span } from "./parts.js";
+import { cancelJob, openObjective } from "./steer.js";
+
 const MODEL_COLOURS = [
   "#2f7ed8", "#e08a1e", "#2a9d6f", "#b5489a", "#5aa9c9", "#c8553d", "#8a7bd1", "#8f8f2b",
 ];
-const KEY = "sluice-admin-key";
 // One point of a chart stands for this long, and so many are kept.
 const POINT_S = 5;
 const POINTS = 60;
 
-const find = (id) => document.getElementById(id);
+// Moves of the plan that are shown.
+const MOVES = 12;
+
 const history = new Map();
-let key = sessionStorage.getItem(KEY) ?? "";
-
-// Elements, made without ever reading text as markup.
-function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "path", "line", "title"].includes(tag);
-  const made = svg
-    ? document.createElementNS("http://www.w3.org/2000/svg", tag)
-    : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== null) made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-const headers = () => (key ? { authorization: `Bearer ${key}` } : {});
-
-// Numbers and times as people read them.
-function rate(value) {
-  return value >= 100 || value === 0 ? value.toFixed(0) : value.toFixed(1);
-}
-
-function span(seconds) {
-  const whole = Math.floor(seconds);
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (whole < 60) return `${Math.round(seconds * 10) / 10} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor(whole / 60) % 60} min`;
-  return `${Math.floor(whole / 86400)} d ${Math.floor(whole / 3600) % 24} h`;
-}
-
-const percent = (share) => `${(share * 100).toFixed(2)} %`;
+let latest;
 
 function colour(state, model) {
   const place = state.models.findIndex((known) => known.name === model);
@@ -49,10 +22,13 @@ function colour(state, model) {
 }
 
 function show(state) {
+  latest = state;
   remember(state);
   head(state);
   fleet(state);
-  find("cards").replaceChildren(...state.models.map((model) => card(state, model)));
+  keep(find("cards"), state.models, { name: (model) => model.name, draw: card, fill: (shown, model) => fillCard(state, shown, model) });
+  plan(state);
+  jobs(state);
   refusals(state);
   tenants(state);
 }
@@ -77,10 +53,12 @@ function head(state) {
 }
 
 function fleet(state) {
+  const lent = state.workers.some((worker) => worker.gpus.some((gpu) => gpu.slices.some((slice) => slice.job !== null)));
   find("legend").replaceChildren(
     ...state.models.map((model) =>
       make("li", { style: `--model: ${colour(state, model.name)}` }, model.name),
     ),
+    lent ? make("li", { style: "--model: var(--loan)" }, "lent to a job") : "",
   );
   const quiet = state.workers.filter((worker) => worker.state !== "connected");
   find("workers").replaceChildren(
@@ -108,6 +86,8 @@ function picture(state, gpu) {
 
 function block(state, slice) {
   const told = slice.replicas.map((replica) => `${replica.model} ${replica.state}`);
+  const job = state.jobs.shown.find((known) => known.id === slice.job);
+  if (slice.job !== null) told.push(`lent to job ${slice.job}${job ? `, ${job.name} ${job.state}` : ""}`);
   const words = told.length ? told.join(", ") : "idle";
   const inside = make("div", { class: "tenants" });
   for (const replica of slice.replicas) {
@@ -124,7 +104,12 @@ function block(state, slice) {
     if (replica.state !== "ready") shown.append(make("small", {}, replica.state));
     inside.append(shown);
   }
-  if (!slice.replicas.length) inside.append(make("div", { class: "idle" }, "idle"));
+  if (slice.job !== null) {
+    const shown = make("div", { class: "loan", "data-job": slice.job }, job?.name ?? "lent");
+    shown.append(make("small", {}, `job ${slice.job}`));
+    inside.append(shown);
+  }
+  if (!told.length) inside.append(make("div", { class: "idle" }, "idle"));
   const reasons = slice.replicas.map((replica) => replica.reason).filter(Boolean);
   return make(
     "div",
@@ -142,7 +127,27 @@ function block(state, slice) {
   );
 }
 
-function card(state, model) {
+// What stays of a card: its title, and the way to another objective.
+function card({ name }) {
+  const button = make("button", { type: "button", class: "objective", "aria-label": `Change the objective of ${name}` });
+  button.addEventListener("click", () => openObjective(latest.models.find((model) => model.name === name)));
+  return make(
+    "article",
+    { class: "card", "data-model": name },
+    make("header", {}, make("h3", {}, name), button),
+    make("div", { class: "body" }),
+  );
+}
+
+function fillCard(state, shown, model) {
+  shown.style.setProperty("--model", colour(state, model.name));
+  const words = `${span(model.slo_ms / 1000)} for ${plain(model.slo_target * 100)} %`;
+  const button = shown.querySelector("button");
+  if (button.textContent !== words) button.textContent = words;
+  shown.querySelector(".body").replaceChildren(...body(model));
+}
+
+function body(model) {
   const { recent, dispatch, replicas } = model;
   const met = recent.attainment;
   const tone = met === null ? "faint" : met < model.slo_target ? "bad" : "good";
@@ -158,15 +163,8 @@ function card(state, model) {
     ["ready", `${replicas.ready} of ${all}`],
   ];
   const points = history.get(model.name) ?? [];
-  return make(
-    "article",
-    { class: "card", "data-model": model.name, style: `--model: ${colour(state, model.name)}` },
-    make(
-      "header",
-      {},
-      make("h3", {}, model.name),
-      make("span", { class: "faint" }, `${span(model.slo_ms / 1000)} for ${model.slo_target * 100} %`),
-    ),
+  const attained = points.map((point) => point.attainment);
+  return [
     make(
       "p",
       { class: `met ${tone}` },
@@ -177,15 +175,13 @@ function card(state, model) {
     make(
       "dl",
       { class: "facts" },
-      ...facts.map(([name, value]) =>
-        make("div", {}, make("dt", {}, name), make("dd", {}, value)),
-      ),
+      ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
     ),
     make(
       "div",
       { class: "charts" },
-      chart("objective met", [points.map((point) => point.attainment)], {
-        low: Math.min(model.slo_target - 0.02, ...known(points.map((point) => point.attainment))),
+      chart("objective met", [attained], {
+        low: Math.min(model.slo_target - 0.02, ...known(attained)),
         high: 1,
         mark: model.slo_target,
         words: percent,
@@ -196,7 +192,73 @@ function card(state, model) {
       ]),
       chart("waiting", [points.map((point) => point.waiting)]),
     ),
+  ];
+}
+
+// What each model is expected to be asked for beside what it can serve, what moved and what cannot.
+function plan(state) {
+  const { models, moves, refusals: refusing, gpus_used } = state.plan;
+  const gpus = state.workers.reduce((sum, worker) => sum + worker.gpus.length, 0);
+  find("plan-gpus").textContent = `${gpus_used} of ${counted(gpus, "GPU")} in use`;
+  const rows = models.map(({ model, demand_rps, capacity_rps, why }) => {
+    const short = capacity_rps !== null && demand_rps > capacity_rps;
+    const part = capacity_rps ? Math.min(100, (100 * demand_rps) / capacity_rps) : 0;
+    const bar = make("div", { class: "part", style: `--part: ${part}%; --model: ${short ? "var(--bad)" : colour(state, model)}`, role: "img", "aria-label": `${Math.round(part)} % of capacity` });
+    const cells = [rate(demand_rps), capacity_rps === null ? "not known" : rate(capacity_rps)];
+    return make(
+      "tr",
+      { "data-model": model },
+      make("th", { scope: "row" }, model),
+      ...cells.map((cell) => make("td", { class: short ? "bad" : undefined }, cell)),
+      make("td", { class: "bar-cell" }, bar),
+      make("td", {}, why),
+    );
+  });
+  find("demand").replaceChildren(...rows);
+  find("plan-refusals").replaceChildren(...refusing.map((why) => make("li", {}, why)));
+  const told = moves.slice(0, MOVES).map(({ at_s, what, why }) =>
+    make("li", {}, make("span", { class: "faint" }, `${span(Math.max(0, state.uptime_s - at_s))} ago`), make("strong", {}, what), make("span", { class: "why" }, why)),
   );
+  find("moves").replaceChildren(...(told.length ? told : [make("li", { class: "faint" }, "Nothing has moved.")]));
+}
+
+function jobs(state) {
+  const { allow, shown } = state.jobs;
+  find("jobs").hidden = !allow.length && !shown.length;
+  find("job-form").hidden = !allow.length;
+  find("job-allow").textContent = `Allowed programs: ${allow.join(", ")}.`;
+  const names = state.tenants.slice(0, -1).map((tenant) => tenant.name);
+  const choice = find("job-tenant");
+  choice.parentElement.hidden = !names.length;
+  if ([...choice.options].map((option) => option.value).join() !== names.join()) {
+    choice.replaceChildren(...names.map((name) => make("option", {}, name)));
+  }
+  find("no-jobs").hidden = shown.length > 0;
+  keep(find("job-rows"), shown, { name: (job) => job.id, draw: jobRow, fill: fillJob });
+}
+
+function jobRow({ id }) {
+  const button = make("button", { type: "button", "aria-label": `Cancel job ${id}` }, "Cancel");
+  button.addEventListener("click", () => cancelJob(button, latest.jobs.shown.find((job) => job.id === id)));
+  const cells = ["state", "progress", "slices", "why"].map((name) => make("td", { class: name }));
+  return make("tr", { "data-job": id }, make("th", { scope: "row" }), ...cells, make("td", {}, button));
+}
+
+const OVER = ["done", "failed", "cancelled"];
+
+function fillJob(row, job) {
+  const put = (place, text) => {
+    const cell = row.querySelector(place);
+    if (cell.textContent !== text) cell.textContent = text;
+  };
+  put("th", `${job.id} ${job.name}`);
+  put(".state", job.state);
+  put(".slices", String(job.slices));
+  put(".why", job.reason);
+  row.querySelector("button").hidden = OVER.includes(job.state);
+  const { step, steps } = job.progress ?? {};
+  put(".progress", step === undefined ? "says nothing" : steps ? `${step} of ${steps}` : `step ${step}`);
+  row.style.setProperty("--part", steps ? `${(100 * step) / steps}%` : "0%");
 }
 
 const known = (values) => values.filter((value) => value !== null && value !== undefined);
@@ -275,7 +337,7 @@ async function follow() {
   const reply = await fetch("admin/v1/events", { headers: headers(), cache: "no-store" });
   if (reply.status === 401 || reply.status === 403) {
     const { error } = await reply.json();
-    await askKey(key ? error : "");
+    await askKey(refused(error));
     return;
   }
   if (!reply.ok) throw new Error(`the router answered ${reply.status}`);
@@ -315,56 +377,4 @@ async function live() {
   }
 }
 
-// A dialog's answer: the value of the button that closed it.
-function answer(dialog) {
-  dialog.returnValue = "";
-  dialog.showModal();
-  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue), { once: true }));
-}
-
-async function askKey(why) {
-  const wrong = find("key-wrong");
-  wrong.hidden = !why;
-  wrong.textContent = why;
-  find("key-value").value = "";
-  if ((await answer(find("ask-key"))) !== "use") return;
-  key = find("key-value").value;
-  sessionStorage.setItem(KEY, key);
-}
-
-async function tell(title, lines) {
-  find("told-title").textContent = title;
-  find("told-lines").replaceChildren(...lines.map((line) => make("li", {}, line)));
-  await answer(find("told"));
-}
-
-async function act(button, path, done) {
-  button.disabled = true;
-  try {
-    const reply = await fetch(path, { method: "POST", headers: headers() });
-    const body = await reply.json();
-    if (reply.ok) await done(body);
-    else await tell(body.error, body.problems ?? []);
-  } catch (error) {
-    await tell("The router could not be asked", [String(error)]);
-  } finally {
-    button.disabled = false;
-  }
-}
-
-find("reload").addEventListener("click", (event) =>
-  act(event.currentTarget, "admin/v1/reload", async ({ changes }) => {
-    const lines = changes.map(({ path, old, new: to }) => `${path}: ${old ?? "none"} to ${to ?? "none"}`);
-    await tell(lines.length ? "The new configuration is in force" : "Nothing has changed", lines);
-  }),
-);
-find("drain").addEventListener("click", async (event) => {
-  const button = event.currentTarget;
-  if ((await answer(find("ask-drain"))) === "drain") {
-    await act(button, "admin/v1/drain", ({ delay_s }) =>
-      tell("Draining", [`It accepts requests for ${delay_s} s more.`]),
-    );
-  }
-});
-find("key").addEventListener("click", () => askKey(""));
 live();

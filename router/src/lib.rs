@@ -2,8 +2,8 @@
 //!
 //! [`http`] and [`admin`] are the listeners, [`cache`] spares what was answered before, [`dispatch`]
 //! turns requests into batches by the decisions of the `policy` package, [`transport`] carries them
-//! to executors, [`fleet`] hears the workers and keeps the connections they report, and [`place`]
-//! tells the workers what there shall be.
+//! to executors, [`fleet`] hears the workers and keeps the connections they report, [`place`] tells the
+//! workers what there shall be, and [`lend`] gives what is idle to [`jobs`].
 
 pub mod admin;
 pub mod alarm;
@@ -16,6 +16,8 @@ pub mod drain;
 pub mod error;
 pub mod fleet;
 pub mod http;
+pub mod jobs;
+pub mod lend;
 pub mod metrics;
 pub mod model;
 pub mod place;
@@ -25,5 +27,6 @@ pub mod registry;
 pub mod replay;
 pub mod serve;
 pub mod state;
+mod steer;
 pub mod trace;
 pub mod transport;

@@ -12,8 +12,10 @@
 mod families;
 mod fleet;
 mod histogram;
+mod loans;
 mod model;
 mod page;
+mod placement;
 mod protobuf;
 mod tenant;
 mod text;
@@ -264,6 +266,18 @@ pub const ALL: &[Spec] = &[
     fleet::GPU_POWER,
     fleet::GPU_TEMPERATURE,
     fleet::GPU_ECC,
+    placement::DEMAND,
+    placement::CAPACITY,
+    placement::GPUS,
+    placement::MOVES,
+    placement::REFUSED,
+    placement::INTERFERENCE,
+    placement::ERROR,
+    loans::JOBS,
+    loans::LOANS,
+    loans::RECLAIMS,
+    loans::KILLS,
+    loans::LOST,
     TENANT_REQUESTS,
     TENANT_ROWS,
     TENANT_RATE,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde_json::{Value, json};
 
@@ -18,10 +18,13 @@ use crate::{
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
+    jobs::Jobs,
+    lend::{Ledger, WallClock},
     metrics::Outcome,
     model::{Model, Models},
+    place::Planned,
     recent::Point,
-    state::{ConfigState, ModelState, Replicas, WorkerState},
+    state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
 };
 
@@ -30,15 +33,22 @@ use crate::{
 pub struct Registry {
     models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
+    jobs: Arc<Jobs>,
+    ledger: Arc<Ledger>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
+    /// Held from reading the configuration in force to replacing it.
+    changing: Mutex<()>,
+    wall: WallClock,
     clock: Clock,
     spans: Arc<SpanMetrics>,
+    plan: Planned,
 }
 
 impl Registry {
-    /// The models of `config`, without replicas. Must be made inside a runtime.
-    pub fn start(config: Config) -> io::Result<Self> {
+    /// The models of `config`, without replicas, and the jobs that are kept. Must be made inside a
+    /// runtime.
+    pub fn start(config: Config, jobs: Arc<Jobs>) -> io::Result<Self> {
         let clock = Clock::start();
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
@@ -47,10 +57,15 @@ impl Registry {
         Ok(Self {
             fleet: Arc::new(Fleet::new(Arc::clone(&models))),
             models,
+            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
+            jobs,
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
+            changing: Mutex::default(),
+            wall: WallClock::start(),
             clock,
             spans: Arc::default(),
+            plan: Planned::default(),
         })
     }
 
@@ -82,9 +97,24 @@ impl Registry {
         &self.fleet
     }
 
+    /// The training jobs.
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    /// Who has which slice.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
     /// The configuration in force.
     pub fn config_in_force(&self) -> Arc<Config> {
         self.config.load_full()
+    }
+
+    /// Nobody else changes the configuration in force while the guard lives.
+    pub fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
     }
 
     /// Puts a configuration in force. Must be called inside a runtime.
@@ -117,6 +147,13 @@ impl Registry {
         }
     }
 
+    /// Notes a change of the configuration in force that was not loaded, at `at_s` seconds since 1970.
+    pub fn changed(&self, at_s: f64) {
+        let mut loads = self.loads.lock();
+        loads.generation += 1;
+        loads.loaded_at_s = at_s;
+    }
+
     /// How the configuration was last loaded.
     pub fn config_state(&self) -> ConfigState {
         *self.loads.lock()
@@ -127,9 +164,19 @@ impl Registry {
         &self.spans
     }
 
+    /// The present.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
-        self.clock.now().since(Moment::default())
+        self.now().since(Moment::default())
+    }
+
+    /// What was decided last about who is where.
+    pub fn plan(&self) -> &Planned {
+        &self.plan
     }
 
     /// Remembers every model's counts of now.
@@ -143,9 +190,15 @@ impl Registry {
         models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
     }
 
+    /// The training jobs, and what is lent to them.
+    pub fn jobs_state(&self) -> JobsState {
+        let loans = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
+        self.jobs.state(loans.unwrap_or_default(), self.wall.now_ms())
+    }
+
     /// These models, and every worker.
     pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
-        let workers = self.fleet.workers();
+        let workers = self.fleet.workers(&self.ledger.lock());
         let mut replicas = HashMap::<&str, Replicas>::new();
         let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
         for replica in slices.flat_map(|slice| &slice.replicas) {
@@ -193,7 +246,15 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        json!({ "workers": self.fleet.workers() })
+        json!({ "workers": self.fleet.workers(&self.ledger.lock()) })
+    }
+
+    fn plan(&self) -> Value {
+        serde_json::to_value(self.plan.state()).unwrap_or_default()
+    }
+
+    fn plan_input(&self) -> Option<String> {
+        self.plan.dump()
     }
 
     fn config(&self) -> Value {

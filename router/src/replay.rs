@@ -135,6 +135,7 @@ struct SliceView {
     position: String,
     loaned: bool,
     pinned: bool,
+    doomed: bool,
     replicas: Vec<ReplicaView>,
 }
 
@@ -143,6 +144,8 @@ struct SliceView {
 struct ReplicaView {
     id: u64,
     model: Option<usize>,
+    current: bool,
+    processes: u32,
     state: StateView,
     busy: f64,
 }
@@ -231,6 +234,8 @@ impl From<&Gpu> for GpuView {
         let replica = |one: &Replica| ReplicaView {
             id: one.id,
             model: one.model,
+            current: one.current,
+            processes: one.processes,
             state: one.state.into(),
             busy: one.busy,
         };
@@ -238,6 +243,7 @@ impl From<&Gpu> for GpuView {
             position: slice.position.to_string(),
             loaned: slice.loaned,
             pinned: slice.pinned,
+            doomed: slice.doomed,
             replicas: slice.replicas.iter().map(replica).collect(),
         };
         Self {
@@ -258,13 +264,16 @@ impl GpuView {
             let replicas = slice.replicas.into_iter().map(|one| Replica {
                 id: one.id,
                 model: one.model,
+                current: one.current,
+                processes: one.processes,
                 state: one.state.into(),
                 busy: one.busy,
             });
-            let SliceView { loaned, pinned, .. } = slice;
-            slices.push(Slice { position, loaned, pinned, replicas: replicas.collect() });
+            let SliceView { loaned, pinned, doomed, .. } = slice;
+            slices.push(Slice { position, loaned, pinned, doomed, replicas: replicas.collect() });
         }
-        mig::Geometry::new(kind, slices.iter().map(|slice| slice.position).collect())?;
+        let stays = slices.iter().filter(|slice| !slice.doomed).map(|slice| slice.position);
+        mig::Geometry::new(kind, stays.collect())?;
         Ok(Gpu { kind, healthy: self.healthy, cuttable: self.cuttable, slices })
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use store::OpenError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -25,9 +26,12 @@ use crate::{
     drain::{Drain, Ended, Times, stop_signals},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
+    jobs::Jobs,
+    lend::{self, Office},
     place, recent,
     registry::Registry,
     state::{self, Build, State},
+    steer,
     trace::Tracer,
 };
 
@@ -55,6 +59,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// What is kept in the state directory cannot be used.
+    #[error("cannot use what is kept in state_dir")]
+    State(#[from] OpenError),
     /// The system would not give a timer or a signal handler.
     #[error("cannot start")]
     System(#[from] io::Error),
@@ -89,7 +96,8 @@ impl Router {
         };
         let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
-        let registry = Registry::start(config)?;
+        let jobs = Jobs::open(settings.state_dir.as_deref())?;
+        let registry = Registry::start(config, jobs)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         trace(&state, tracing.as_ref(), &build);
@@ -98,6 +106,7 @@ impl Router {
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet));
         }
         tokio::spawn(place::run(Arc::downgrade(&state)));
+        tokio::spawn(lend::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
@@ -168,9 +177,10 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
-    let [scraped, shown, past, reloading] = [(); 4].map(|()| Arc::clone(state));
-    let [for_page, for_reload] = [(); 2].map(|()| build.clone());
+    let [scraped, shown, past, reloading, steered] = [(); 5].map(|()| Arc::clone(state));
+    let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
+        jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
         metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
@@ -180,6 +190,10 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
             let (state, file) = (Arc::clone(&reloading), file.clone());
             let build = for_reload.clone();
             Box::pin(async move { reload(&state, file, &build).await })
+        }),
+        objective: Box::new(move |asked| {
+            let (state, build) = (Arc::clone(&steered), for_steering.clone());
+            Box::pin(async move { steer::objective(&state, &build, asked).await })
         }),
     }
 }
@@ -205,7 +219,7 @@ async fn reload(
     build: &Build,
 ) -> Result<Value, ReloadError> {
     let result = match read_again(file).await {
-        Ok(config) => swap(state, config, build),
+        Ok(config) => swap(state, build, |_| Ok(config)),
         Err(error) => Err(error),
     };
     state.backend.loaded(result.is_ok(), wall_clock_s());
@@ -240,12 +254,15 @@ async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
     }
 }
 
-fn swap(
+/// Puts what `next` makes of the configuration in force in its place, whole or not at all.
+pub(crate) fn swap(
     state: &ServerState<Registry>,
-    config: Config,
     build: &Build,
+    next: impl FnOnce(&Config) -> Result<Config, ReloadError>,
 ) -> Result<Value, ReloadError> {
+    let _changing = state.backend.changing();
     let before = state.backend.config_in_force();
+    let config = next(&before)?;
     let changes = config::diff(&before, &config);
     let restarts: Vec<&str> = changes
         .iter()
@@ -285,6 +302,6 @@ async fn take_counts(state: Arc<ServerState<Registry>>) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a dashboard shows when, in wall time")]
-fn wall_clock_s() -> f64 {
+pub(crate) fn wall_clock_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from batching import batching
+from loans import loans
 from overview import overview
+from placement import placement
 from tenants import tenants
 from workers import workers
 
@@ -21,7 +23,7 @@ def main(arguments):
         return 2
     wanted = {
         f"{made['uid'].removeprefix('sluice-')}.json": json.dumps(made, indent=1) + "\n"
-        for made in (overview(), batching(), workers(), tenants())
+        for made in (overview(), batching(), placement(), loans(), workers(), tenants())
     }
     if arguments:
         found = {path.name: path.read_text() for path in FOLDER.glob("*.json")}

@@ -17,7 +17,7 @@ pub(super) fn table(snapshot: &Snapshot, decision: &Decision) -> String {
         text += &format!("  {}. {}: {}\n", step.stage, words(snapshot, &step.action), step.why);
     }
     for told in &decision.refusals {
-        text += &format!("not done: {told}\n");
+        text += &format!("not done: {}\n", told.why);
     }
     text
 }
@@ -46,7 +46,7 @@ fn words(snapshot: &Snapshot, action: &Action) -> String {
 struct DecisionView<'a> {
     target: Vec<PlacedView<'a>>,
     steps: Vec<StepView<'a>>,
-    refusals: &'a [String],
+    refusals: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -80,7 +80,7 @@ pub(super) fn json(snapshot: &Snapshot, decision: &Decision) -> String {
     let view = DecisionView {
         target: decision.target.placed.iter().map(|placed| placed_view(snapshot, placed)).collect(),
         steps: decision.steps.iter().map(|step| step_view(snapshot, step)).collect(),
-        refusals: &decision.refusals,
+        refusals: decision.refusals.iter().map(|refusal| refusal.why.as_str()).collect(),
     };
     serde_json::to_string(&view).expect("strings, numbers and lists have a JSON form") + "\n"
 }

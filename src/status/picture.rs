@@ -52,6 +52,9 @@ fn fitted(text: &str, cells: usize) -> String {
 
 /// The models on a slice, each once, marked where not all is well.
 fn who(slice: &SliceState) -> String {
+    if let Some(job) = slice.job {
+        return format!(" job {job}");
+    }
     if slice.replicas.is_empty() {
         return " idle".to_owned();
     }

@@ -21,8 +21,8 @@ fn model(name: &str) -> Value {
         "dispatch": {
             "waiting": 41, "oldest_age_ms": 12.3, "in_flight": 3, "rate_rps": 1.0,
             "limits": [
-                {"replica": 1, "slice": "gpu0:3g@4", "rows": 8, "set_by": "aimd"},
-                {"replica": 2, "slice": "gpu0:1g@0", "rows": 16, "set_by": "aimd"},
+                {"replica": 1, "slice": "gpu0:3g@4", "rows": 8, "set_by": "aimd", "slowdown": 1.0},
+                {"replica": 2, "slice": "gpu0:1g@0", "rows": 16, "set_by": "aimd", "slowdown": 1.0},
             ],
         },
         "replicas": {"starting": 1, "warming": 0, "ready": 2, "draining": 0, "failed": 0},
@@ -39,7 +39,8 @@ fn slice(label: &str, (profile, start, size): (&str, u8, u8), replicas: &[(&str,
     let replicas: Vec<Value> = replicas.iter().enumerate().map(replica).collect();
     json!({"slice": label, "position": format!("{profile}@{start}"), "profile": profile,
            "uuid": null, "start": start, "memory_slices": size, "memory_bytes": null,
-           "lanes": [{"lane": 0, "pid": 7, "restarts": 0, "busy_s": 1.5}], "replicas": replicas})
+           "lanes": [{"lane": 0, "pid": 7, "restarts": 0, "busy_s": 1.5}], "replicas": replicas,
+           "job": null})
 }
 
 fn gpu() -> Value {
@@ -80,6 +81,16 @@ fn state() -> State {
              "totals": {"served": 0, "refused": 0, "quota": 0, "abandoned": 0, "failed": 0,
                         "rows": 0}},
         ],
+        "plan": {
+            "decided_at_s": 7.0, "gpus_used": 1, "models": [], "replicas": [], "moves": [],
+            "moved": {"start": 1, "stop": 0, "cut": 0}, "refusals": [], "interference_error": null,
+        },
+        "jobs": {
+            "allow": [], "states": {}, "loans": {"lent": 0, "returning": 0, "overdue": 0},
+            "counts": {"for_inference": 0, "in_emergency": 0, "for_jobs": 0, "overdue": 0,
+                       "lost_gpu_s": 0.0},
+            "shown": [],
+        },
         "spans": {"exported": 0, "dropped": 0},
     });
     serde_json::from_value(state).unwrap()

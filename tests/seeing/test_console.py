@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ from selenium.webdriver.support.ui import WebDriverWait
 PATIENCE_S = 20
 # Where screenshots are kept, if anywhere.
 SHOTS = os.environ.get("SLUICE_SCREENSHOTS")
-SIZES = {"light": (1280, 1100), "dark": (1280, 1100), "phone": (390, 1500)}
+SIZES = {"light": (1280, 1480), "dark": (1280, 1480), "phone": (390, 2440)}
+
+# A job that says how far it is, and ends when it is told to.
+JOB = shlex.join(["python3", str(ROOT / "tests" / "seeing" / "counting.py")])
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +60,28 @@ def state(sluice):
     status, body = call(f"http://{sluice.admin}/admin/v1/state", "operator")
     assert status == 200
     return json.loads(body)
+
+
+def text_of(browser, selector):
+    """What an element says, or nothing where there is none."""
+    found = browser.find_elements(By.CSS_SELECTOR, selector)
+    return found[0].text if found else ""
+
+
+def submit_job(browser):
+    """Submits the job through the page, and returns its number once the page tells it."""
+    until(browser, "jobs are shown", lambda: dialog(browser, "job-line").is_displayed())
+    dialog(browser, "job-line").send_keys(JOB)
+    dialog(browser, "job-submit").click()
+    told = until(browser, "the job is taken", lambda: text_of(browser, "#job-told"))
+    return int(re.match(r"Job (\d+) is ", told).group(1))
+
+
+def cancel_job(browser, number):
+    """Cancels a job through the page."""
+    browser.find_element(By.CSS_SELECTOR, f"tr[data-job='{number}'] button").click()
+    until(browser, "it asks", lambda: dialog(browser, "ask-cancel").is_displayed())
+    dialog(browser, "ask-cancel").find_element(By.CSS_SELECTOR, "button[value=cancel-job]").click()
 
 
 def drawn(browser):
@@ -155,6 +181,125 @@ def test_a_reload_from_the_page_puts_an_objective_in_force(browser, tmp_path):
     assert running.process.wait(timeout=60) == 0
 
 
+def test_an_objective_is_changed_through_the_page_with_its_effect_first(browser, sluice):
+    opened(browser, sluice)
+    button = (By.CSS_SELECTOR, ".card[data-model=steady] button.objective")
+    until(browser, "the models are shown", lambda: browser.find_elements(*button))
+    browser.find_element(*button).click()
+    box, apply = dialog(browser, "objective"), dialog(browser, "objective-apply")
+    until(browser, "it is asked for", box.is_displayed)
+    assert not apply.is_enabled(), "what was not seen cannot be applied"
+    wanted = dialog(browser, "objective-ms")
+
+    wanted.clear()
+    wanted.send_keys("1")
+    dialog(browser, "objective-preview").click()
+    wrong = dialog(browser, "objective-wrong")
+    until(browser, "what cannot be is refused", lambda: "ms at best" in wrong.text)
+    assert not apply.is_enabled()
+
+    wanted.clear()
+    wanted.send_keys("150")
+    dialog(browser, "objective-preview").click()
+    until(browser, "the effect is told", apply.is_enabled)
+    words = dialog(browser, "objective-effect").text
+    assert "model.steady.slo_ms: 200 to 150" in words
+    assert "as it is" in words and "2 replicas" in words
+    assert objective(sluice, "steady") == 200, "looking changes nothing"
+    if SHOTS:
+        Path(SHOTS, "objective.png").write_bytes(browser.get_screenshot_as_png())
+    apply.click()
+    until(browser, "it is told", lambda: dialog(browser, "told").is_displayed())
+    assert "next reload brings back slo_ms = 200" in dialog(browser, "told").text
+    dialog(browser, "told").find_element(By.TAG_NAME, "button").click()
+    assert objective(sluice, "steady") == 150
+    until(browser, "it is shown", lambda: "150 ms" in browser.find_element(*button).text)
+
+    body = json.dumps({"model": "steady", "slo_ms": 200, "apply": True}).encode()
+    assert call(f"http://{sluice.admin}/admin/v1/objective", "operator", body)[0] == 200
+
+
+def objective(sluice, name):
+    """A model's objective, as the router has it."""
+    return next(model["slo_ms"] for model in state(sluice)["models"] if model["name"] == name)
+
+
+def test_a_job_is_submitted_watched_and_cancelled_through_the_page(browser, sluice):
+    opened(browser, sluice)
+    number = submit_job(browser)
+    row = f"tr[data-job='{number}']"
+
+    def steps():
+        found = re.match(r"(\d+) of 3000", text_of(browser, f"{row} .progress"))
+        return int(found.group(1)) if found else 0
+
+    first = until(browser, "it says how far it is", steps)
+    until(browser, "it goes on", lambda: steps() > first)
+    assert text_of(browser, f"{row} .state") == "running"
+    lent = [
+        slice_["slice"]
+        for worker in state(sluice)["workers"]
+        for gpu in worker["gpus"]
+        for slice_ in gpu["slices"]
+        if slice_["job"] == number
+    ]
+    assert len(lent) == 1
+    assert text_of(browser, f".slice[data-slice='{lent[0]}'] .loan[data-job='{number}']")
+
+    cancel_job(browser, number)
+    until(browser, "it ends", lambda: text_of(browser, f"{row} .state") == "cancelled")
+    gone = (By.CSS_SELECTOR, f".loan[data-job='{number}']")
+    until(browser, "its slice is free", lambda: not browser.find_elements(*gone))
+
+
+def test_a_command_line_that_makes_no_sense_is_told_beside_it(browser, sluice):
+    opened(browser, sluice)
+    until(browser, "jobs are shown", lambda: dialog(browser, "job-line").is_displayed())
+    wrong = dialog(browser, "job-wrong")
+    for line, why in [("rm -rf /", "not allowed"), ("python3 'half", "quote is not closed")]:
+        dialog(browser, "job-line").clear()
+        dialog(browser, "job-line").send_keys(line)
+        dialog(browser, "job-submit").click()
+        until(browser, f"{line} is refused", lambda why=why: why in wrong.text)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("objective", {"model": "steady", "slo_ms": 150, "apply": True}),
+        ("jobs", {"argv": ["python3"], "tenant": "lab"}),
+    ],
+)
+@pytest.mark.parametrize(("key", "status"), [(None, 401), ("guess", 401), ("search", 403)])
+def test_nothing_is_steered_without_the_key(sluice, path, body, key, status):
+    url = f"http://{sluice.admin}/admin/v1/{path}"
+    told, reply = call(url, key, json.dumps(body).encode())
+    assert told == status, reply
+    assert "key" in json.loads(reply)["error"]
+    assert objective(sluice, "steady") == 200
+
+
+def test_a_key_that_opens_no_more_is_told_where_it_was_used(browser, sluice):
+    opened(browser, sluice)
+    until(browser, "jobs are shown", lambda: dialog(browser, "job-line").is_displayed())
+    # The page goes on being fed by the connection it has, and asks with the key of its tab.
+    browser.execute_script(
+        """
+        const real = window.fetch;
+        window.fetch = (path, options) => real(path, { ...options, headers: {} });
+        """
+    )
+    dialog(browser, "job-line").send_keys("python3 -V")
+    dialog(browser, "job-submit").click()
+    wrong = dialog(browser, "job-wrong")
+    until(browser, "the job is refused", lambda: "key" in wrong.text)
+    browser.find_element(By.CSS_SELECTOR, ".card[data-model=steady] button.objective").click()
+    dialog(browser, "objective-preview").click()
+    wrong = dialog(browser, "objective-wrong")
+    until(browser, "the objective is refused", lambda: "key" in wrong.text)
+    assert objective(sluice, "steady") == 200
+
+
 @pytest.mark.parametrize("look", SIZES)
 def test_the_page_fits_its_window_in_every_look(browser, sluice, look):
     width, height = SIZES[look]
@@ -171,7 +316,11 @@ def test_the_page_fits_its_window_in_every_look(browser, sluice, look):
     assert all(line["source"] == "network" for line in severe), severe
     if SHOTS:
         until(browser, "charts are drawn", lambda: len(history(browser)) > 3)
+        number = submit_job(browser)
+        row = f"tr[data-job='{number}'] .progress"
+        until(browser, "a job runs", lambda: "of" in text_of(browser, row))
         Path(SHOTS, f"console-{look}.png").write_bytes(browser.get_screenshot_as_png())
+        cancel_job(browser, number)
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 

@@ -14,6 +14,7 @@ QUIET = {
     "SluiceWorkerSilent",
     "SluiceExecutorKeepsDying",
     "SluiceGpuProblem",
+    "SluiceLoanNotReturned",
     "SluiceReloadRefused",
     "SluiceRouterNotSeen",
 }

@@ -14,11 +14,12 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/design.md, "Layout").
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("sluice", &["loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"]),
-    ("router", &["mig", "oip", "policy", "protocol"]),
+    ("router", &["mig", "oip", "policy", "protocol", "store"]),
     ("policy", &["mig"]),
     ("oip", &[]),
+    ("store", &[]),
     ("worker", &["mig", "oip", "protocol", "simgpu", "wire"]),
     ("fakenvml", &["mig"]),
     ("protocol", &["mig"]),

@@ -184,13 +184,13 @@ fn with_a_state_dir_the_executors_are_found_again_after_a_kill() {
 
 #[test]
 fn models_and_replicas_come_and_go_by_reload_and_nobody_is_lost() {
-    let settings = "slo_ms = 20000\nmax_batch = 2\nreplicas = { min = 1, max = 2 }";
+    let settings = "slo_ms = 20000\nmax_batch = 2\nreplicas = { min = 1, max = 1 }";
     let setup = Setup::new().sleeper("pair", 10, settings).gpus(2);
     let text = setup.text();
     let program = setup.start();
     let mut asking = clients(&program);
 
-    program.rewrite(&text.replace("min = 1", "min = 2"));
+    program.rewrite(&text.replace("min = 1, max = 1", "min = 2, max = 2"));
     assert_eq!(program.reload().status, 200);
     eventually("a second replica serves, and all are served meanwhile", || {
         all_served(&mut asking, 1);

@@ -13,11 +13,13 @@ use crate::{
 };
 
 /// Those that say how a model is, not what has happened.
-const NOT_ZERO: [&str; 4] = [
+const NOT_ZERO: [&str; 6] = [
     "sluice_objective_seconds",
     "sluice_objective_target_ratio",
     "sluice_batch_limit_requests",
     "sluice_replicas",
+    "sluice_placement_capacity_requests_per_second",
+    "sluice_interference_ratio",
 ];
 /// Those that are there only for what has them: a tenant with a rate, a GPU that counts its errors.
 const NOT_ALWAYS: [&str; 2] =

@@ -7,6 +7,7 @@ mod lane;
 mod log;
 mod neighbours;
 mod process;
+mod rank;
 mod report;
 mod sight;
 
@@ -19,14 +20,20 @@ use std::{
     sync::Arc,
 };
 
-use protocol::{Desired, GpuReport, Report};
+use protocol::{Desired, GpuReport, LogPiece, Report};
 use rustix::fs::{FlockOperation, flock};
 use tokio::{sync::watch, task::JoinSet};
 
 pub(crate) use self::backoff::Backoff;
-use self::gpu::Keeper;
-pub use self::process::Launch;
-use crate::gpu::{Gpu, GpuError};
+use self::{
+    gpu::{Keeper, Left},
+    lane::Surroundings,
+};
+pub use self::{process::Launch, rank::Lending};
+use crate::{
+    gpu::{Gpu, GpuError},
+    rank::{JobFolder, read_log},
+};
 
 /// How a GPU is opened; tried again for as long as it fails.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Gpu>, GpuError> + Send + Sync>;
@@ -90,6 +97,7 @@ pub struct Host {
     stopping: watch::Sender<bool>,
     leaving: watch::Sender<bool>,
     joined: watch::Sender<bool>,
+    launch: Arc<Launch>,
     keepers: JoinSet<()>,
     _lock: File,
 }
@@ -101,15 +109,22 @@ impl Host {
         let lock = take(&launch.run_dir)?;
         let failed = |source| HostError::Path { path: launch.run_dir.clone(), source };
         let mut adopted = adopt::find(&launch.run_dir).await.map_err(failed)?;
+        let mut ranks = rank::find(&launch.run_dir).map_err(failed)?;
         let launch = Arc::new(launch);
         let (desired, wishes) = watch::channel(Arc::default());
         let (telling, mut told) = watch::channel(vec![None; gpus.len()]);
         let telling = Arc::new(telling);
         let (stopping, asked) = watch::channel(false);
+        let (leaving, joined) = (watch::Sender::new(false), watch::Sender::new(false));
         let mut keepers = JoinSet::new();
         for (index, settings) in (0..).zip(gpus) {
             let mine = adopted.extract_if(.., |one| one.state.seat.gpu == index).collect();
-            let keeper = Keeper::new(index, settings, Arc::clone(&launch), Arc::clone(&telling));
+            let mine = Left {
+                executors: mine,
+                ranks: ranks.extract_if(.., |one| one.gpu == index).collect(),
+            };
+            let around = Surroundings::new(Arc::clone(&launch), joined.subscribe());
+            let keeper = Keeper::new(index, settings, around, Arc::clone(&telling));
             keepers.spawn(keeper.keep(wishes.clone(), asked.clone(), mine));
         }
         for stray in adopted {
@@ -123,8 +138,7 @@ impl Host {
         }
         // It cannot fail: the keepers, which hold the other end, live until told to stop.
         let _ = told.wait_for(|all| all.iter().all(Option::is_some)).await;
-        let (leaving, joined) = (watch::Sender::new(false), watch::Sender::new(false));
-        Ok(Self { desired, told, stopping, leaving, joined, keepers, _lock: lock })
+        Ok(Self { desired, told, stopping, leaving, joined, launch, keepers, _lock: lock })
     }
 
     /// Sets what shall be; one of an older generation than the last is ignored.
@@ -144,6 +158,8 @@ impl Host {
         Report {
             generation: all().map(|one| one.generation).min().unwrap_or(0),
             leaving: *self.leaving.borrow(),
+            lends: self.launch.lending.is_some(),
+            address: self.launch.listen,
             gpus: all().map(|one| one.gpu.clone()).collect(),
         }
     }
@@ -151,6 +167,13 @@ impl Host {
     /// Returns when the report may have changed since it was last asked for.
     pub fn changes(&self) -> Changes {
         Changes { told: self.told.clone(), leaving: self.leaving.subscribe() }
+    }
+
+    /// What a rank of a job printed here, if this worker ever had it.
+    pub fn read_log(&self, job: u64, rank: u32, from: Option<u64>, most: u32) -> Option<LogPiece> {
+        let lending = self.launch.lending.as_ref()?;
+        let folder = JobFolder::of(&lending.directory, job).rank(rank);
+        folder.is_dir().then(|| read_log(&folder, from, most))
     }
 
     /// Says whether there is a router that hears the reports.
@@ -165,7 +188,7 @@ impl Host {
         let (mut changes, mut joined) = (self.changes(), self.joined.subscribe());
         let is_empty = |report: &Report| {
             let mut slices = report.gpus.iter().flat_map(|gpu| &gpu.slices);
-            slices.all(|slice| slice.replicas.is_empty())
+            slices.all(|slice| slice.replicas.is_empty() && slice.rank.is_none())
         };
         while !is_empty(&self.report()) {
             tokio::select! {

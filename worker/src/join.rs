@@ -23,6 +23,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long a router may be silent; it says something each second.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// The most bytes of a log that are sent at once.
+const MAX_PIECE: u32 = 256 << 10;
+
 /// Whom to join, and as whom.
 #[derive(Clone, Debug)]
 pub struct Door {
@@ -96,7 +99,7 @@ pub async fn converse(
     say(&mut write, &FromWorker::Join { version: JOIN_VERSION, token, worker }).await?;
     match timeout(WAIT, hear(&mut lines)).await.map_err(|_| Parted::Silent(WAIT))?? {
         ToWorker::Refused { reason } => return Err(Parted::Refused { reason }),
-        ToWorker::Welcome { .. } | ToWorker::Still => {}
+        ToWorker::Welcome { .. } | ToWorker::Still | ToWorker::ReadLog { .. } => {}
         ToWorker::Desired(desired) => host.desire(*desired),
     }
     host.set_joined(true);
@@ -112,6 +115,10 @@ pub async fn converse(
                 match message? {
                     ToWorker::Desired(desired) => host.desire(*desired),
                     ToWorker::Refused { reason } => return Err(Parted::Refused { reason }),
+                    ToWorker::ReadLog { question, job, rank, from, most } => {
+                        let piece = host.read_log(job, rank, from, most.min(MAX_PIECE));
+                        say(&mut write, &FromWorker::Log { question, piece }).await?;
+                    }
                     ToWorker::Welcome { .. } | ToWorker::Still => {}
                 }
                 continue;

@@ -14,12 +14,14 @@ mod host;
 mod join;
 mod lines;
 mod memory;
+mod rank;
 mod reconcile;
 mod seat;
 mod signature;
 
 pub use engine::server::guard::run_guard;
 pub use executor::{ExecutorArgs, run_executor};
-pub use host::{Changes, GpuSettings, Host, HostError, Launch, Open};
+pub use host::{Changes, GpuSettings, Host, HostError, Launch, Lending, Open};
 pub use join::{Door, Parted, converse, join};
+pub use rank::{Limits, User, run_rank, user_named};
 pub use signature::{Refusal, Signature, Spec};

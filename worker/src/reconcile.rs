@@ -17,6 +17,8 @@ pub(crate) struct Wish {
     pub(crate) cut: Option<BTreeSet<String>>,
     /// The replicas, by id.
     pub(crate) replicas: BTreeMap<u32, Wanted>,
+    /// The names of the ranks that slices are lent to, by position.
+    pub(crate) ranks: BTreeMap<String, String>,
 }
 
 /// A replica that shall be.
@@ -38,6 +40,16 @@ pub(crate) struct World {
     pub(crate) has_debris: bool,
     /// The processes.
     pub(crate) lanes: BTreeMap<Place, LaneSeen>,
+    /// The ranks of training jobs, by position.
+    pub(crate) ranks: BTreeMap<String, RankSeen>,
+}
+
+/// A rank that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RankSeen {
+    pub(crate) name: String,
+    /// Whether it has ended.
+    pub(crate) over: bool,
 }
 
 /// A process that is.
@@ -91,6 +103,12 @@ pub(crate) enum Step {
     Start { place: Place },
     /// Load a replica.
     Load { place: Place, replica: u32 },
+    /// Start a rank on a slice that nothing else is on.
+    StartRank { position: String },
+    /// Have a rank end that nobody wants.
+    StopRank { position: String },
+    /// Let go of a rank that has ended and nobody asks after.
+    ForgetRank { position: String },
 }
 
 /// What to do, and what cannot be done.
@@ -122,8 +140,9 @@ pub(crate) fn next(wish: &Wish, world: &World) -> Next {
     if world.can_reshape && is_due(wish, world) {
         next.steps.push(Step::Reshape);
     }
+    ranks(wish, world, &mut next);
     for place in wanted.keys() {
-        let there = world.slices.contains_key(&place.0);
+        let there = world.slices.contains_key(&place.0) && !world.ranks.contains_key(&place.0);
         if there && !world.lanes.contains_key(place) {
             next.steps.push(Step::Start { place: place.clone() });
         }
@@ -155,7 +174,27 @@ fn is_due(wish: &Wish, world: &World) -> bool {
     let Some(cut) = &wish.cut else { return false };
     let found: BTreeSet<&String> = world.slices.keys().collect();
     let differs = world.has_debris || found != cut.iter().collect();
-    differs && world.lanes.keys().all(|(position, _)| cut.contains(position))
+    let lanes = world.lanes.keys().map(|(position, _)| position);
+    differs && lanes.chain(world.ranks.keys()).all(|position| cut.contains(position))
+}
+
+/// Ends the ranks that are not wanted, and starts those that are where nothing else is.
+fn ranks(wish: &Wish, world: &World, next: &mut Next) {
+    for (position, seen) in &world.ranks {
+        let position = position.clone();
+        match (wish.ranks.get(&position) == Some(&seen.name), seen.over) {
+            (true, _) => {}
+            (false, false) => next.steps.push(Step::StopRank { position }),
+            (false, true) => next.steps.push(Step::ForgetRank { position }),
+        }
+    }
+    for position in wish.ranks.keys() {
+        let alone = !world.ranks.contains_key(position)
+            && world.lanes.keys().all(|(other, _)| other != position);
+        if alone && world.slices.contains_key(position) {
+            next.steps.push(Step::StartRank { position: position.clone() });
+        }
+    }
 }
 
 fn load(wish: &Wish, world: &World, wanted: &Places, next: &mut Next) {

@@ -6,10 +6,11 @@ use policy::dispatch::ClosedBy;
 use router::{
     dispatch::{Limit, SetBy, View},
     metrics::{self, Format, ModelMetrics, Outcome, Reason},
+    place::{Moved, PlanState, PlannedModel},
     recent::RecentView,
     state::{
-        Build, ConfigState, GpuState, LaneState, Memory, ModelState, Presence, ReplicaPhase,
-        ReplicaState, Replicas, SliceState, State, WorkerState,
+        Build, ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence,
+        ReplicaPhase, ReplicaState, Replicas, SliceState, State, WorkerState,
     },
     trace::SpanTotals,
 };
@@ -57,6 +58,8 @@ impl Fleet {
             config: ConfigState { generation: 9, last_reload_successful: true, loaded_at_s: 2e9 },
             models,
             workers: vec![worker],
+            plan: plan(),
+            jobs: JobsState::default(),
             tenants: Vec::new(),
             spans: SpanTotals { exported: 1, dropped: 2 },
         };
@@ -66,6 +69,22 @@ impl Fleet {
     pub(crate) fn page(&self, format: Format) -> Vec<u8> {
         let counted: Vec<&ModelMetrics> = self.counted.iter().collect();
         metrics::write(&self.state, &counted, format)
+    }
+}
+
+fn plan() -> PlanState {
+    let model = |index: usize| PlannedModel {
+        model: name(index),
+        demand_rps: 123.4,
+        floor_rps: 100.5,
+        why: "rate".to_owned(),
+        capacity_rps: Some(234.5),
+    };
+    PlanState {
+        gpus_used: SLICES / 7,
+        models: (0..MODELS).map(model).collect(),
+        moved: Moved { start: 9, stop: 8, cut: 7 },
+        ..PlanState::default()
     }
 }
 
@@ -91,6 +110,8 @@ fn slice(index: usize) -> SliceState {
         memory_bytes: Some(10 << 30),
         lanes: vec![LaneState { lane: 0, pid: Some(1_000), restarts: 3, busy_s: 1_234.567_891 }],
         replicas: vec![replica(0), replica(1)],
+        rank: None,
+        job: None,
     }
 }
 
@@ -102,6 +123,7 @@ fn model(index: usize, counted: &ModelMetrics, slices: &[SliceState]) -> ModelSt
     let name = name(index);
     let on = slices.iter().filter(|slice| slice.replicas.iter().any(|own| own.model == name));
     let limit = |slice: &SliceState| Limit {
+        slowdown: 1.02,
         replica: slice.replicas[0].replica,
         slice: slice.slice.clone(),
         rows: 32,

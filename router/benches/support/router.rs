@@ -11,6 +11,7 @@ use router::{
     config,
     fleet::{Trust, welcome},
     http::{self, ServerState},
+    jobs::Jobs,
     place,
     registry::Registry,
 };
@@ -47,7 +48,8 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
     let (config, _) = config::parse(Path::new("bench"), CONFIG, Path::new(FOLDER))
         .map_err(|problems| problems.to_string())?;
     let settings = config.router.clone();
-    let registry = Registry::start(config)?;
+    let jobs = Jobs::open(None)?;
+    let registry = Registry::start(config, jobs)?;
     let fleet = Arc::clone(registry.fleet());
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
@@ -101,6 +103,7 @@ fn report(address: String) -> Report {
         memory_bytes: None,
         lanes: Vec::new(),
         replicas: vec![replica],
+        rank: None,
     };
     let gpu = GpuReport { slices: vec![slice], ..GpuReport::default() };
     Report { gpus: vec![gpu], ..Report::default() }

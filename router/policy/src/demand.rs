@@ -148,6 +148,14 @@ impl Demand {
         }
     }
 
+    /// Goes on by another rule, with all that is known.
+    pub fn adopt(&mut self, rule: Rule) {
+        if self.rule.window != rule.window {
+            self.recent = Recent::new(rule.window);
+        }
+        self.rule = rule;
+    }
+
     /// Takes note; to be called every second or two.
     pub fn observe(&mut self, seen: Seen, now: Moment) {
         self.waiting = seen.waiting;

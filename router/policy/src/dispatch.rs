@@ -143,7 +143,8 @@ impl Dispatch {
             let rows = replica.limit(guard);
             let set_by =
                 if rows < self.settings.max_batch { LimitedBy::Aimd } else { LimitedBy::MaxBatch };
-            BatchLimit { replica: replica.id, rows, set_by }
+            let slowdown = replica.latency.slowdown(rows);
+            BatchLimit { replica: replica.id, rows, set_by, slowdown }
         })
     }
 

@@ -24,6 +24,8 @@ const DRIFT_DOWN: f64 = 0.8;
 const DRIFT_RUN: usize = 3;
 const REBUILD_EVERY: u32 = 4;
 const WORTH: f64 = 1.005;
+/// What a batch may spend outside of its replica before that says something about the replica.
+const ON_THE_WAY_US: f64 = 500.0;
 
 /// What one observation did to the curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -172,6 +174,15 @@ impl Latency {
     /// Observed over expected time at the high quantile, at least 1.
     pub fn spread(&self) -> f64 {
         self.spread
+    }
+
+    /// How many times as long as at first a batch of `size` rows takes, at least 1.
+    ///
+    /// The way there and back is not counted: at first only the work was.
+    pub fn slowdown(&self, size: u32) -> f64 {
+        let first_us = self.curve.first(size);
+        let more_us = self.curve.interpolate(size) - first_us - ON_THE_WAY_US;
+        1.0 + (more_us / first_us).max(0.0)
     }
 
     /// Learns from a batch of `size` rows that took `took`.

@@ -12,12 +12,16 @@
 //! never cut.
 
 mod begun;
+mod crowd;
 mod known;
+mod loaned;
 mod scarce;
 mod steps;
 mod target;
 
 use mig::{Kind, Position};
+
+pub use self::loaned::{Room, room, wanted_back};
 
 use crate::plan;
 
@@ -43,7 +47,7 @@ pub struct Snapshot {
 pub struct Gpu {
     /// Its kind.
     pub kind: &'static Kind,
-    /// Whether it works; what is on one that does not is moved.
+    /// Whether it works and stays; what is on one that does not is moved.
     pub healthy: bool,
     /// Whether slices can be made and destroyed.
     pub cuttable: bool,
@@ -60,6 +64,8 @@ pub struct Slice {
     pub loaned: bool,
     /// Whether the operator wants it left as it is.
     pub pinned: bool,
+    /// Whether it shall vanish; what is on it is moved.
+    pub doomed: bool,
     /// Who is on it.
     pub replicas: Vec<Replica>,
 }
@@ -71,6 +77,10 @@ pub struct Replica {
     pub id: u64,
     /// Its model, by index; none if that is served no more.
     pub model: Option<usize>,
+    /// Whether it is of its model as that is configured now; another is replaced.
+    pub current: bool,
+    /// Its processes on the slice. At least 1.
+    pub processes: u32,
     /// How far it is.
     pub state: State,
     /// The part of the time it works.
@@ -98,7 +108,16 @@ pub struct Decision {
     /// What to do, in order; those of stage 0 at once, those of the next when these are done.
     pub steps: Vec<Step>,
     /// What is not done, and why.
-    pub refusals: Vec<String>,
+    pub refusals: Vec<Refusal>,
+}
+
+/// Something that is not done, or not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The model it would be done for, by index; none if it is about the fleet.
+    pub model: Option<usize>,
+    /// Why it is not done.
+    pub why: String,
 }
 
 impl Decision {
@@ -141,7 +160,7 @@ pub struct Placed {
     pub replica: Option<u64>,
     /// Rows per batch; 0 for one that is left as it is.
     pub batch: u32,
-    /// Processes; 0 for one that is left as it is.
+    /// Processes on the slice.
     pub processes: u32,
     /// Requests per second it can serve once its slice is as it shall be.
     pub capacity_rps: f64,
@@ -196,6 +215,16 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The GPU that it puts something on or cuts; none for one that only takes away.
+    pub fn gpu(&self) -> Option<usize> {
+        match self {
+            Self::Cut { gpu, .. } | Self::Start { gpu, .. } => Some(*gpu),
+            Self::Stop { .. } => None,
+        }
+    }
+}
+
 /// Decides.
 pub fn place(snapshot: &Snapshot) -> Decision {
     let (target, refusals) = target::target(snapshot);
@@ -206,7 +235,7 @@ pub fn place(snapshot: &Snapshot) -> Decision {
 impl Gpu {
     /// Whether the whole of it may be planned for.
     fn is_free(&self) -> bool {
-        let ours = |slice: &Slice| !slice.loaned && !slice.pinned;
+        let ours = |slice: &Slice| !slice.loaned && !slice.pinned && !slice.doomed;
         self.healthy && self.cuttable && self.slices.iter().all(ours)
     }
 }

@@ -28,6 +28,9 @@ use crate::{
 const PAGE: &str = include_str!("../../console/index.html");
 const STYLE: &str = include_str!("../../console/console.css");
 const SCRIPT: &str = include_str!("../../console/console.js");
+const STEERING: &str = include_str!("../../console/steer.js");
+const PARTS: &str = include_str!("../../console/parts.js");
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page runs its own script and asks its own router, nothing else.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -48,7 +51,17 @@ pub(super) async fn style() -> http::Response<Reply> {
 
 /// `GET /console.js`.
 pub(super) async fn script() -> http::Response<Reply> {
-    file("text/javascript; charset=utf-8", SCRIPT)
+    file(JAVASCRIPT, SCRIPT)
+}
+
+/// `GET /steer.js`.
+pub(super) async fn steering() -> http::Response<Reply> {
+    file(JAVASCRIPT, STEERING)
+}
+
+/// `GET /parts.js`.
+pub(super) async fn parts() -> http::Response<Reply> {
+    file(JAVASCRIPT, PARTS)
 }
 
 fn file(kind: &'static str, text: &'static str) -> http::Response<Reply> {

@@ -1,10 +1,13 @@
 //! The admin listener: health, metrics, and what an operator may see and do.
 //!
 //! It has its own port and its own connections, so that a front door that is full or closing can
-//! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope.
+//! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope, and
+//! jobs there the jobs scope or that.
 
 mod console;
+mod jobs;
 mod lent;
+mod objective;
 mod routes;
 mod scope;
 mod views;
@@ -24,12 +27,14 @@ use tower::ServiceExt;
 
 use self::{lent::Lent, scope::Arrival};
 use crate::{
+    config::{Objective, ObjectiveError},
     drain::Phase,
     http::{
         Call, ServerState,
         backend::Backend,
         listen::{self, Answer, Limits},
     },
+    lend::Office,
     metrics::Format,
 };
 
@@ -43,8 +48,13 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// A reload under way.
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
 
+/// A change of an objective under way.
+pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ObjectiveError>> + Send>>;
+
 /// What the listener asks of the program around it.
 pub struct Hooks {
+    /// Where training jobs are dealt with, if anywhere.
+    pub jobs: Option<Arc<Office>>,
     /// Every metric, in the format asked for.
     pub metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
     /// What is going on, as one document.
@@ -53,6 +63,8 @@ pub struct Hooks {
     pub history: Box<dyn Fn() -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
+    /// Says what another objective would lead to, and puts it in force if asked to.
+    pub objective: Box<dyn Fn(Objective) -> Steering + Send + Sync>,
 }
 
 impl fmt::Debug for Hooks {

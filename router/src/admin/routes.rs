@@ -7,7 +7,7 @@ use axum::{
     extract::{OriginalUri, RawQuery, State},
     handler::Handler,
     response::IntoResponse,
-    routing::{MethodRouter, any, get, post},
+    routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -15,7 +15,7 @@ use serde_json::json;
 use tower::Layer;
 
 use super::{
-    Admin, ReloadError, TEXT, console,
+    Admin, ReloadError, TEXT, console, jobs, objective,
     scope::{Arrival, RequireAdminLayer},
     views,
 };
@@ -32,7 +32,7 @@ use crate::{
 const READ: &[&str] = &["GET", "HEAD"];
 const WRITE: &[&str] = &["POST"];
 
-type Asked<B> = State<Arc<Admin<B>>>;
+pub(super) type Asked<B> = State<Arc<Admin<B>>>;
 
 /// Every route of the admin listener.
 pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
@@ -44,11 +44,11 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/v1/models", read(models::<B>))
         .route("/v1/tenants", read(tenants::<B>))
         .route("/v1/reload", write(reload::<B>))
+        .route("/v1/objective", write(objective::change::<B>))
         .route("/v1/drain", write(drain::<B>))
-        .route("/v1/plan", any(plan))
-        .route("/v1/jobs", any(jobs))
-        .route("/v1/jobs/", any(jobs))
-        .route("/v1/jobs/{*job}", any(jobs))
+        .route("/v1/plan", read(plan::<B>))
+        .route("/v1/plan/input", read(plan_input::<B>))
+        .merge(jobs::routes())
         .fallback(nowhere)
         .with_state(Arc::clone(&admin));
     let scope = RequireAdminLayer::new(Arc::clone(&admin.shared));
@@ -56,6 +56,8 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/", read(console::page))
         .route("/console.css", read(console::style))
         .route("/console.js", read(console::script))
+        .route("/steer.js", read(console::steering))
+        .route("/parts.js", read(console::parts))
         .route("/livez", read(live))
         .route("/v2/health/live", read(live))
         .route("/readyz", read(ready::<B>))
@@ -143,12 +145,15 @@ async fn drain<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
     reply::json(StatusCode::ACCEPTED, &body)
 }
 
-async fn plan() -> InferError {
-    InferError::Unsupported { what: "a placement plan" }
+async fn plan<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    reply::json(StatusCode::OK, &admin.shared.backend.plan())
 }
 
-async fn jobs() -> InferError {
-    InferError::Unsupported { what: "lending to training jobs" }
+async fn plan_input<B: Backend>(State(admin): Asked<B>) -> Result<Response<Reply>, InferError> {
+    let input = admin.shared.backend.plan_input();
+    let input =
+        input.ok_or(InferError::Unsupported { what: "a plan before the first decision" })?;
+    Ok(reply::of(StatusCode::OK, reply::JSON, Bytes::from(input).into()))
 }
 
 async fn nowhere(OriginalUri(uri): OriginalUri) -> InferError {

@@ -1,4 +1,5 @@
-//! A layer that lets a request pass only if its caller may administer the router.
+//! A layer that lets a request pass only if its caller may administer the router, or, for what is
+//! about jobs, may run jobs.
 //!
 //! It stands before everything under `/admin`, the 404 and 405 there included: a route added later
 //! cannot be left open by forgetting a check, and whoever may not ask does not learn what there is
@@ -69,8 +70,18 @@ impl<B: Backend, S> RequireAdmin<B, S> {
         let Some(&Arrival { peer, .. }) = request.extensions().get() else {
             return Err(InferError::Internal { what: "a request does not say where it came from" });
         };
-        self.shared.access.load().require(Scope::Admin, request.headers(), peer)
+        let access = self.shared.access.load();
+        let may = |scope| access.require(scope, request.headers(), peer);
+        if is_of_jobs(request.uri().path()) {
+            return may(Scope::Jobs).or_else(|refused| may(Scope::Admin).map_err(|_| refused));
+        }
+        may(Scope::Admin)
     }
+}
+
+/// Whether a path under `/admin` is for those who may run jobs.
+fn is_of_jobs(path: &str) -> bool {
+    path.strip_prefix("/v1/jobs").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl<B, S: Clone> Clone for RequireAdmin<B, S> {

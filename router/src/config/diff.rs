@@ -65,12 +65,27 @@ const LIVE: &[(&str, &[&str])] = &[
     ),
     ("tenant", &["name", "key_sha256", "rate_rps", "share"]),
     ("key", &["name", "key_sha256", "scopes"]),
-    ("loans", &["allow", "notice_s", "lease_s"]),
+    (
+        "loans",
+        &["notice_s", "lease_s", "order", "rule", "fair_tenants", "tenant_slices", "tenant_jobs"],
+    ),
+    (
+        "planner",
+        &[
+            "latency_share",
+            "max_processes",
+            "share_slices",
+            "spare_gpus",
+            "patience_s",
+            "history_s",
+            "idle_s",
+        ],
+    ),
     ("tracing", &["otlp_endpoint", "sample_ratio"]),
 ];
 
 /// Tables that may come and go while the router runs.
-const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "loans", "tracing"];
+const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "planner", "tracing"];
 
 /// Everything that differs, by path.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 use super::{
+    planner::PlannerDraft,
     problems::{At, Notes, Place},
     tree::{self, OneOrMore, Read, Section},
 };
@@ -16,6 +17,7 @@ pub(super) struct Draft {
     pub(super) tenants: Vec<TenantDraft>,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) loans: Option<LoansDraft>,
+    pub(super) planner: Option<PlannerDraft>,
     pub(super) tracing: Option<TracingDraft>,
     pub(super) join: Option<JoinDraft>,
     pub(super) workers: Vec<WorkerDraft>,
@@ -113,6 +115,18 @@ pub(super) struct LoansDraft {
     pub(super) allow: Option<At<Vec<At<String>>>>,
     pub(super) notice_s: Option<At<u64>>,
     pub(super) lease_s: Option<At<u64>>,
+    pub(super) order: Option<At<String>>,
+    pub(super) rule: Option<At<String>>,
+    pub(super) fair_tenants: Option<At<bool>>,
+    pub(super) tenant_slices: Option<At<u64>>,
+    pub(super) tenant_jobs: Option<At<u64>>,
+    pub(super) directory: Option<At<String>>,
+    pub(super) user: Option<At<String>>,
+    pub(super) nice: Option<At<u64>>,
+    pub(super) cpus: Option<At<u64>>,
+    pub(super) memory_mib: Option<At<u64>>,
+    pub(super) disk_mib: Option<At<u64>>,
+    pub(super) log_mib: Option<At<u64>>,
 }
 
 /// `[tracing]`.
@@ -150,6 +164,9 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
         tenants: each(root.sections("tenant", "[[tenant]]", notes), notes, tenant),
         keys: each(root.sections("key", "[[key]]", notes), notes, key),
         loans: root.section("loans", "[loans]", notes).map(|section| loans(section, notes)),
+        planner: root
+            .section("planner", "[planner]", notes)
+            .map(|section| PlannerDraft::read(section, notes)),
         tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
         join: root.section("join", "[join]", notes).map(|section| join(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),
@@ -255,6 +272,18 @@ fn loans(mut section: Section<'_>, notes: &mut Notes<'_>) -> LoansDraft {
         allow: section.get("allow", notes),
         notice_s: section.get("notice_s", notes),
         lease_s: section.get("lease_s", notes),
+        order: section.get("order", notes),
+        rule: section.get("rule", notes),
+        fair_tenants: section.get("fair_tenants", notes),
+        tenant_slices: section.get("tenant_slices", notes),
+        tenant_jobs: section.get("tenant_jobs", notes),
+        directory: section.get("directory", notes),
+        user: section.get("user", notes),
+        nice: section.get("nice", notes),
+        cpus: section.get("cpus", notes),
+        memory_mib: section.get("memory_mib", notes),
+        disk_mib: section.get("disk_mib", notes),
+        log_mib: section.get("log_mib", notes),
     };
     section.finish(notes);
     draft

@@ -12,6 +12,7 @@ use super::{
         Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
         WorkerDraft,
     },
+    planner::{Planner, PlannerDraft},
     problems::{At, Notes, Place},
     secrets::HIDDEN,
 };
@@ -51,6 +52,10 @@ impl Setting {
         }
     }
 
+    fn is_of_model(&self, model: &str, key: &str) -> bool {
+        self.table == "model" && self.item.as_deref() == Some(model) && self.key == key
+    }
+
     /// Whether both hold the same, hidden values included.
     pub(super) fn same_value(&self, other: &Self) -> bool {
         self.value == other.value && self.secret == other.secret
@@ -74,6 +79,11 @@ pub enum Origin {
     },
     /// The environment variable of this name.
     Environment(&'static str),
+    /// An operator, while the router runs.
+    Operator {
+        /// What the next reload brings back, and from where.
+        instead_of: String,
+    },
     /// Nobody said otherwise.
     Default,
 }
@@ -83,6 +93,7 @@ impl fmt::Display for Origin {
         match self {
             Self::File { file, line } => write!(f, "{file}:{line}"),
             Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Operator { instead_of } => write!(f, "an operator, instead of {instead_of}"),
             Self::Default => f.write_str("default"),
         }
     }
@@ -116,6 +127,28 @@ impl fmt::Display for Effective {
     }
 }
 
+impl Effective {
+    /// The value of a key of a model.
+    pub(super) fn of_model(&self, model: &str, key: &str) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.is_of_model(model, key))
+    }
+
+    /// Sets the value of a key of a model, as an operator asked.
+    pub(super) fn overrule(&mut self, model: &str, key: &str, to: f64) {
+        let to = number(to);
+        let found = self.settings.iter_mut().find(|setting| setting.is_of_model(model, key));
+        if let Some(setting) = found.filter(|setting| setting.value != to) {
+            let instead_of = match &setting.origin {
+                Origin::Operator { instead_of } => instead_of.clone(),
+                origin @ (Origin::File { .. } | Origin::Environment(_) | Origin::Default) => {
+                    format!("{} ({origin})", setting.value_text())
+                }
+            };
+            (setting.value, setting.origin) = (to, Origin::Operator { instead_of });
+        }
+    }
+}
+
 /// Lists every value of `config`, with origins from the draft it was made from.
 pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effective {
     let file = notes.file().to_owned();
@@ -141,6 +174,10 @@ pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effecti
     if let (Some(loans), Some(draft)) = (&config.loans, &draft.loans) {
         listing.within("loans", None);
         listing.loans(loans, draft);
+    }
+    if let Some(draft) = &draft.planner {
+        listing.within("planner", None);
+        listing.planner(&config.planner, draft);
     }
     if let (Some(tracing), Some(draft)) = (&config.tracing, &draft.tracing) {
         listing.within("tracing", None);
@@ -267,9 +304,33 @@ impl Listing<'_> {
     }
 
     fn loans(&mut self, loans: &Loans, draft: &LoansDraft) {
+        let limits = &loans.limits;
         self.put("allow", loans.allow.clone(), &draft.allow);
         self.put("notice_s", loans.notice.as_secs(), &draft.notice_s);
         self.put("lease_s", loans.lease.as_secs(), &draft.lease_s);
+        self.put("order", loans.order, &draft.order);
+        self.put("rule", loans.rule.name(), &draft.rule);
+        self.put("fair_tenants", loans.fair_tenants, &draft.fair_tenants);
+        self.put("tenant_slices", loans.tenant_slices, &draft.tenant_slices);
+        self.put("tenant_jobs", loans.tenant_jobs, &draft.tenant_jobs);
+        self.put("directory", written(&draft.directory), &draft.directory);
+        self.put("user", limits.user.clone(), &draft.user);
+        self.put("nice", limits.nice, &draft.nice);
+        self.put("cpus", limits.cpus, &draft.cpus);
+        self.put("memory_mib", limits.memory_mib, &draft.memory_mib);
+        self.put("disk_mib", limits.disk_mib, &draft.disk_mib);
+        self.put("log_mib", limits.log_mib, &draft.log_mib);
+    }
+
+    fn planner(&mut self, planner: &Planner, draft: &PlannerDraft) {
+        let rules = &planner.rules;
+        self.put("latency_share", number(rules.latency_share), &draft.latency_share);
+        self.put("max_processes", rules.max_processes, &draft.max_processes);
+        self.put("share_slices", rules.share_slices, &draft.share_slices);
+        self.put("spare_gpus", rules.spare_gpus, &draft.spare_gpus);
+        self.put("patience_s", planner.patience.as_secs(), &draft.patience_s);
+        self.put("history_s", planner.history.as_secs(), &draft.history_s);
+        self.put("idle_s", planner.idle.as_secs(), &draft.idle_s);
     }
 
     fn tracing(&mut self, tracing: &Tracing, draft: &TracingDraft) {

@@ -11,7 +11,10 @@ mod diff;
 mod draft;
 mod effective;
 mod files;
+mod loans;
 mod model;
+mod objective;
+pub(crate) mod planner;
 pub(crate) mod problems;
 pub(crate) mod profile;
 mod report;
@@ -35,7 +38,10 @@ pub use policy::rule::Batching;
 pub use self::{
     diff::{Change, Effect, diff},
     effective::{Effective, Origin, Setting},
+    loans::{Limits, Loans},
     model::{Class, Engine, Model, Replicas, Server},
+    objective::{Objective, ObjectiveError},
+    planner::Planner,
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},
     report::Report,
@@ -64,8 +70,10 @@ pub struct Config {
     pub tenants: Vec<Tenant>,
     /// Who may use jobs and admin; with none, both answer on loopback only.
     pub keys: Vec<Key>,
-    /// Terms for training jobs. Checked, but not acted on in this version.
+    /// Terms for training jobs; absent, there are none.
     pub loans: Option<Loans>,
+    /// How models are placed.
+    pub planner: Planner,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
     /// How this machine's worker joins a router; in a worker's file only.
@@ -177,17 +185,6 @@ impl Scope {
             Self::Admin => "admin",
         }
     }
-}
-
-/// Terms on which idle slices are lent to training jobs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Loans {
-    /// Programs a job may start; empty, no jobs.
-    pub allow: Vec<String>,
-    /// Time between the call to stop and the kill.
-    pub notice: Duration,
-    /// How long a loan lasts unless renewed.
-    pub lease: Duration,
 }
 
 /// What the environment says about settings that differ per host.

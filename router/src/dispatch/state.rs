@@ -112,7 +112,7 @@ pub struct View {
 }
 
 /// One replica's batch limit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// The replica.
     pub replica: u32,
@@ -122,6 +122,8 @@ pub struct Limit {
     pub rows: u32,
     /// What allows no more.
     pub set_by: SetBy,
+    /// How many times as long as in its warm-up such a batch takes.
+    pub slowdown: f64,
 }
 
 /// What holds a batch limit down.
@@ -141,6 +143,16 @@ impl View {
         for limit in &self.limits {
             let rows = largest.entry(&limit.slice).or_default();
             *rows = limit.rows.max(*rows);
+        }
+        largest.into_iter()
+    }
+
+    /// The largest slowdown on each slice.
+    pub fn slowdowns_by_slice(&self) -> impl Iterator<Item = (&str, f64)> {
+        let mut largest = BTreeMap::<&str, f64>::new();
+        for limit in &self.limits {
+            let slowdown = largest.entry(&limit.slice).or_insert(1.0);
+            *slowdown = limit.slowdown.max(*slowdown);
         }
         largest.into_iter()
     }
@@ -286,7 +298,8 @@ impl State {
                 LimitedBy::MaxBatch => SetBy::MaxBatch,
                 LimitedBy::Aimd => SetBy::Aimd,
             };
-            Some(Limit { replica: limit.replica, slice, rows: limit.rows, set_by })
+            let (replica, rows, slowdown) = (limit.replica, limit.rows, limit.slowdown);
+            Some(Limit { replica, slice, rows, set_by, slowdown })
         });
         View {
             waiting: self.machine.waiting(),

@@ -9,7 +9,7 @@ use tokio::{
         BufReader, ReadHalf, split,
     },
     net::TcpListener,
-    sync::{Semaphore, watch},
+    sync::{Semaphore, mpsc, watch},
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
@@ -101,10 +101,10 @@ pub async fn welcome(
         }
     };
     tracing::info!(worker = name, peer, "worker joined");
-    let Entered { conversation, desired } = entered;
+    let Entered { conversation, desired, questions } = entered;
     let parted = tokio::select! {
         parted = hear(&mut reader, &name, conversation, fleet) => parted,
-        parted = tell(&mut write, desired) => parted,
+        parted = tell(&mut write, desired, questions) => parted,
     };
     fleet.leave(&name, conversation);
     let cause = parted.err().map(|parted| parted.to_string());
@@ -139,6 +139,7 @@ async fn hear(
                     return Err(Parted::Replaced);
                 }
             }
+            FromWorker::Log { question, piece } => fleet.questions.answer(question, piece),
             FromWorker::Join { .. } => return Err(Parted::Refused("it joined twice".to_owned())),
         }
     }
@@ -147,6 +148,7 @@ async fn hear(
 async fn tell(
     write: &mut (impl AsyncWrite + Unpin),
     mut desired: watch::Receiver<Option<Arc<protocol::Desired>>>,
+    mut questions: mpsc::Receiver<ToWorker>,
 ) -> Result<(), Parted> {
     say(write, &ToWorker::Welcome { version: JOIN_VERSION }).await?;
     let mut ticks = interval(TICK);
@@ -162,6 +164,7 @@ async fn tell(
                     None => continue,
                 }
             }
+            Some(question) = questions.recv() => question,
             _ = ticks.tick() => ToWorker::Still,
         };
         say(write, &message).await?;

@@ -5,6 +5,7 @@
 //! when the connection ends; while the report stands it tries again. A worker that falls silent
 //! takes nothing out of rotation: its executors are asked, not it.
 
+mod asking;
 mod door;
 mod serving;
 mod view;
@@ -17,15 +18,22 @@ use std::{
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use protocol::{Desired, ReadyReplica, ReplicaState, Report, SliceReport};
+use protocol::{Desired, ReadyReplica, ReplicaState, Report, SliceReport, ToWorker};
 use tokio::{
-    sync::{Notify, futures::Notified, watch},
+    sync::{Notify, futures::Notified, mpsc, watch},
     task::JoinHandle,
     time::Instant,
 };
 
-pub use self::door::{Trust, listen, welcome};
-use self::serving::{Flags, Serving};
+pub(crate) use self::view::labelled;
+use self::{
+    asking::Questions,
+    serving::{Flags, Serving},
+};
+pub use self::{
+    asking::{LogQuestion, Unanswered},
+    door::{Trust, listen, welcome},
+};
 use crate::{
     model::{Failure, Model, Models},
     transport::Hello,
@@ -51,6 +59,7 @@ const MAX_WORKERS: usize = 4096;
 pub struct Fleet {
     models: Arc<ArcSwap<Models>>,
     known: Mutex<Known>,
+    questions: Questions,
     changed: Arc<Notify>,
 }
 
@@ -73,6 +82,8 @@ struct Member {
     /// The conversation with it, while there is one.
     conversation: Option<u32>,
     desired: watch::Sender<Option<Arc<Desired>>>,
+    /// Takes questions for the conversation under way.
+    asking: mpsc::Sender<ToWorker>,
 }
 
 #[derive(Debug)]
@@ -100,12 +111,18 @@ pub struct Seen {
 struct Entered {
     conversation: u32,
     desired: watch::Receiver<Option<Arc<Desired>>>,
+    questions: mpsc::Receiver<ToWorker>,
 }
 
 impl Fleet {
     /// A fleet of nobody yet, for these models.
     pub fn new(models: Arc<ArcSwap<Models>>) -> Self {
-        Self { models, known: Mutex::default(), changed: Arc::default() }
+        Self {
+            models,
+            known: Mutex::default(),
+            questions: Questions::default(),
+            changed: Arc::default(),
+        }
     }
 
     /// Done when a replica next comes into rotation, a report comes in, or the models change.
@@ -172,13 +189,15 @@ impl Fleet {
         let mut known = self.known.lock();
         known.numbers += 1;
         let conversation = known.numbers;
+        let (asking, questions) = mpsc::channel(asking::WAITING);
         if let Some(member) = known.workers.get_mut(name) {
             if member.conversation.is_some() && member.heard_at.elapsed() < SILENT {
                 return Err(format!("a worker named {name:?} is connected already"));
             }
             member.conversation = Some(conversation);
             member.heard_at = Instant::now();
-            return Ok(Entered { conversation, desired: member.desired.subscribe() });
+            member.asking = asking;
+            return Ok(Entered { conversation, desired: member.desired.subscribe(), questions });
         }
         if known.workers.len() >= MAX_WORKERS {
             return Err(format!("there are {MAX_WORKERS} workers already"));
@@ -189,9 +208,10 @@ impl Fleet {
             heard_at: Instant::now(),
             conversation: Some(conversation),
             desired: sender,
+            asking,
         };
         known.workers.insert(name.to_owned(), member);
-        Ok(Entered { conversation, desired })
+        Ok(Entered { conversation, desired, questions })
     }
 
     fn leave(&self, name: &str, conversation: u32) {
@@ -285,7 +305,7 @@ impl Known {
         let serving = Serving {
             number: self.numbers,
             replica: *replica,
-            slice: view::labelled(worker, &slice.slice),
+            slice: labelled(worker, &slice.slice),
             profile: slice.profile.clone(),
             model: Arc::clone(model),
             hello: hello.clone(),

@@ -1,15 +1,19 @@
 //! The fleet as an operator sees it. Executors' tokens are not among it.
 
-use protocol::{GpuReport, ReplicaReport, SliceReport, WHOLE};
+use protocol::{GpuReport, RankReport, RankState, ReplicaReport, SliceReport, WHOLE};
 
 use super::{Fleet, LOCAL, Member, SILENT};
-use crate::state::{
-    GpuState, LaneState, Memory, Presence, ReplicaPhase, ReplicaState, SliceState, WorkerState,
+use crate::{
+    lend::Slices,
+    state::{
+        GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState,
+        WorkerState,
+    },
 };
 
 impl Fleet {
-    /// Every worker and what it last reported.
-    pub fn workers(&self) -> Vec<WorkerState> {
+    /// Every worker and what it last reported; `owners` has the slices that are lent.
+    pub fn workers(&self, owners: &Slices) -> Vec<WorkerState> {
         let known = self.known.lock();
         let worker = |(name, member): (&String, &Member)| {
             let report = member.report.as_ref();
@@ -25,7 +29,7 @@ impl Fleet {
                     .borrow()
                     .as_ref()
                     .map(|desired| desired.generation),
-                gpus: gpus.map(|report| gpu(name, report)).collect(),
+                gpus: gpus.map(|report| gpu(name, report, owners)).collect(),
             }
         };
         known.workers.iter().map(worker).collect()
@@ -41,11 +45,11 @@ fn presence(member: &Member) -> Presence {
 }
 
 /// `label` as it is known among several workers.
-pub(super) fn labelled(worker: &str, label: &str) -> String {
+pub(crate) fn labelled(worker: &str, label: &str) -> String {
     if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") }
 }
 
-fn gpu(worker: &str, report: &GpuReport) -> GpuState {
+fn gpu(worker: &str, report: &GpuReport, owners: &Slices) -> GpuState {
     let kind = report.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
     let memory_slices = kind.map_or(1, |kind| kind.memory_slices);
     GpuState {
@@ -65,7 +69,14 @@ fn gpu(worker: &str, report: &GpuReport) -> GpuState {
         temperature_c: report.temperature_celsius,
         ecc: report.ecc,
         xids: report.xids.iter().map(|xid| xid.code).collect(),
-        slices: report.slices.iter().map(|report| slice(worker, report, kind)).collect(),
+        slices: report
+            .slices
+            .iter()
+            .map(|one| SliceState {
+                job: owners.job(worker, report.index, &one.position),
+                ..slice(worker, one, kind)
+            })
+            .collect(),
     }
 }
 
@@ -92,7 +103,20 @@ fn slice(worker: &str, report: &SliceReport, kind: Option<&'static mig::Kind>) -
         memory_bytes: report.memory_bytes,
         lanes: lanes.collect(),
         replicas: report.replicas.iter().map(replica).collect(),
+        rank: report.rank.as_ref().map(rank),
+        job: None,
     }
+}
+
+fn rank(report: &RankReport) -> RankView {
+    let state = match &report.state {
+        RankState::Starting => "starting",
+        RankState::Running { .. } => "running",
+        RankState::Checkpointing => "checkpointing",
+        RankState::Stopping => "stopping",
+        RankState::Ended(_) => "ended",
+    };
+    RankView { job: report.job, run: report.run, rank: report.rank, state: state.to_owned() }
 }
 
 fn replica(report: &ReplicaReport) -> ReplicaState {

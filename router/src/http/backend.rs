@@ -33,6 +33,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The workers and what they last reported, for `GET /admin/v1/workers`.
     fn workers(&self) -> serde_json::Value;
 
+    /// What was decided last about who is where, for `GET /admin/v1/plan`.
+    fn plan(&self) -> serde_json::Value;
+
+    /// All that it was decided from, as JSON; nothing before the first decision.
+    fn plan_input(&self) -> Option<String>;
+
     /// The configuration in force with its origins, for `GET /admin/v1/config`.
     fn config(&self) -> serde_json::Value;
 }

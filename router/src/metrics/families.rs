@@ -4,7 +4,9 @@ use super::{
     BATCH_ROWS, BATCHES, BUILD, CACHE, CACHE_BYTES, Format, IN_FLIGHT, LIMIT, ModelMetrics,
     OBJECTIVE, OLDEST, QUEUE_SECONDS, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUEST_SECONDS,
     REQUESTS, SPANS, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet,
+    loans,
     page::{Page, Sample},
+    placement,
 };
 use crate::{
     state::{ModelState, State},
@@ -18,6 +20,8 @@ pub fn write(state: &State, counted: &[&ModelMetrics], format: Format) -> Vec<u8
     batches(&mut page, &state.models, counted);
     cache(&mut page, &state.models);
     fleet::write(&mut page, state, counted);
+    placement::write(&mut page, state);
+    loans::write(&mut page, state);
     tenants(&mut page, state);
     process(&mut page, state);
     page.into_bytes()

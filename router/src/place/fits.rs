@@ -1,37 +1,45 @@
 //! Whether a configuration's models fit on its own GPUs, as far as the file alone can tell.
 
-use super::{ModelSeen, SliceSeen, Snapshot, decide};
-use crate::config::Config;
+use policy::{
+    place::{Gpu, Slice, Snapshot, Target, place},
+    plan::Rules,
+};
+
+use super::{Placer, WORK};
+use crate::config::{self, Config, Worker};
 
 /// Places every model's least replicas on the GPUs of the file, or says which has no room.
 ///
 /// With a GPU among them of which nothing is known before it is opened, that cannot be told.
 pub fn fits(config: &Config) -> Result<(), String> {
-    let known = config.workers.iter().map(|worker| worker.known_slices());
-    let Some(known) = known.collect::<Option<Vec<_>>>() else { return Ok(()) };
-    let slices = known.iter().enumerate().flat_map(|(gpu, slices)| {
-        slices.iter().map(move |slice| SliceSeen {
-            gpu,
-            memory_mib: slice.memory_mib,
-            exists: true,
-            stays: true,
-            leaving: false,
-        })
-    });
-    let models = config
-        .models
-        .iter()
-        .map(|model| ModelSeen { memory_mib: model.memory_mib, least: model.replicas.min });
-    let snapshot =
-        Snapshot { models: models.collect(), slices: slices.collect(), replicas: Vec::new() };
-    match decide(&snapshot).unplaced.first() {
-        None => Ok(()),
-        Some((model, none)) => {
-            let (name, needs, free) =
-                (&config.models[*model].name, none.needs_mib, none.most_free_mib);
-            Err(format!(
-                "model {name:?} needs {needs} MiB a replica; no slice has more than {free} left"
-            ))
+    let known: Option<Vec<Gpu>> = config.workers.iter().map(gpu).collect();
+    let Some(gpus) = known else { return Ok(()) };
+    let snapshot = Snapshot {
+        models: Placer::default().models(config),
+        gpus,
+        rules: Rules { work: WORK, ..config.planner.rules },
+        consolidate: false,
+        last: Target::default(),
+    };
+    let decision = place(&snapshot);
+    let placed = |index: usize| decision.target.placed.iter().any(|placed| placed.model == index);
+    for refusal in &decision.refusals {
+        if let Some(index) = refusal.model.filter(|index| !placed(*index)) {
+            return Err(format!("model {:?}: {}", config.models[index].name, refusal.why));
         }
     }
+    Ok(())
+}
+
+/// A GPU as the file has it.
+fn gpu(worker: &Worker) -> Option<Gpu> {
+    let config::Gpu::Simulated { kind } = &worker.gpu else { return None };
+    let kind = mig::kind(kind).ok()?;
+    let slice = |text: &String| {
+        let position = kind.position(text).ok()?;
+        let (loaned, pinned, doomed) = (false, false, false);
+        Some(Slice { position, loaned, pinned, doomed, replicas: Vec::new() })
+    };
+    let slices = worker.geometry.iter().flatten().map(slice).collect::<Option<_>>()?;
+    Some(Gpu { kind, healthy: true, cuttable: worker.geometry.is_none(), slices })
 }

@@ -1,35 +1,55 @@
 //! Place: the loop that tells workers what there shall be.
 //!
-//! Each round reads what the workers report and what the configuration asks, asks [`decide`], and
-//! sends each worker a new generation if anything differs from the last. What the loop remembers is
-//! only what it has asked for; started anew, it takes that from the first reports.
+//! Each round reads what the workers report, what the configuration asks and what the models'
+//! dispatchers count, asks [`policy::place`], does what can be done at once, and sends each worker a
+//! new generation if anything differs from the last. What the loop remembers is what it has asked
+//! for and what it has learned; started anew, it takes the former from the first reports.
 
-mod decide;
+mod assigned;
+mod carry;
+mod demand;
 mod fits;
+mod groups;
+mod lessons;
+mod loans;
+mod neighbours;
+mod outlook;
 mod spec;
+mod told;
 mod world;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use protocol::{
-    Desired, DesiredGpu, DesiredReplica, DesiredSlice, ModelSpec, ReplicaState, Report,
+use policy::{
+    demand::Forecast,
+    interference::Load,
+    moment::Moment,
+    place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
+    plan,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use self::world::{Spot, World};
+use self::{
+    assigned::{Assignment, found},
+    demand::Demands,
+    groups::Group,
+    lessons::Lessons,
+    neighbours::Neighbours,
+    world::{GpuKey, World},
+};
 pub use self::{
-    decide::{Decision, ModelSeen, ReplicaSeen, SliceSeen, Snapshot, decide},
     fits::fits,
+    outlook::{Intended, Outlook, Prospect},
+    told::{Move, Moved, PlanState, Planned, PlannedModel, PlannedReplica, Told},
 };
 use crate::{
     config::Config,
     fleet::{Fleet, Seen},
     http::{ServerState, backend::Backend},
-    model::Failure,
     registry::Registry,
 };
 
@@ -39,33 +59,33 @@ const TICK: Duration = Duration::from_secs(1);
 /// The least time between two rounds, so that many changes at once are one.
 const REST: Duration = Duration::from_millis(5);
 
-/// What was asked of one worker.
-#[derive(Debug, Default)]
-struct Assignment {
-    replicas: Vec<Assigned>,
-    sent: Option<Desired>,
-}
+/// Rounds take at most about this part of the time: after one that planned for long, the next waits.
+const LEISURE: u32 = 10;
 
-/// A replica that was asked for.
-#[derive(Clone, Debug)]
-struct Assigned {
-    id: u32,
-    model: String,
-    gpu: u32,
-    position: String,
-    lane: u32,
-    digest: u64,
-    /// Absent if it was found running and is of no model as now configured.
-    spec: Option<ModelSpec>,
-    /// It goes once it has no batches.
-    leaving: bool,
-}
+/// How long nothing must have moved before fewer GPUs are looked for, and how often that is done.
+const CALM: Duration = Duration::from_secs(60);
+
+/// How much is searched for a plan; about a tenth of a second.
+const WORK: u64 = 400_000;
 
 /// What the loop remembers.
 #[derive(Debug, Default)]
 struct Placer {
     assignments: BTreeMap<String, Assignment>,
     generation: u64,
+    groups_given: u64,
+    /// How GPUs shall be cut, where the router decided it.
+    cuts: BTreeMap<GpuKey, Vec<String>>,
+    demands: Demands,
+    lessons: Lessons,
+    neighbours: Neighbours,
+    /// When each replica that is not ready yet was asked for.
+    awaited: HashMap<u64, Moment>,
+    /// The last target, with names in place of numbers.
+    target: Vec<(GpuKey, String, Placed)>,
+    leaving: Vec<Leaving>,
+    moved_at: Moment,
+    looked_at: Moment,
     unplaced: BTreeSet<String>,
 }
 
@@ -73,236 +93,203 @@ struct Placer {
 pub async fn run(state: Weak<ServerState<Registry>>) {
     let mut placer = Placer::default();
     while let Some(state) = state.upgrade() {
-        let registry = &state.backend;
-        let fleet = Arc::clone(registry.fleet());
+        let fleet = Arc::clone(state.backend.fleet());
         let changed = fleet.changed();
-        placer.round(registry, &fleet);
+        let began = Instant::now();
+        placer.round(&state.backend, &fleet).await;
         drop(state);
+        let took = began.elapsed();
         // Whether something changed or time passed, the next round looks.
         let _ = timeout(TICK, changed).await;
-        sleep(REST).await;
+        sleep(REST.max(took * LEISURE)).await;
     }
 }
 
 impl Placer {
-    fn round(&mut self, registry: &Registry, fleet: &Fleet) {
+    async fn round(&mut self, registry: &Registry, fleet: &Fleet) {
+        let now = registry.now();
         let config = registry.config_in_force();
         let seen = fleet.look();
         self.meet(&seen);
-        let mut world = World::new(&config, &seen);
-        let (snapshot, who) = self.snapshot(&config, &seen, &mut world);
-        let decision = decide(&snapshot);
-        self.carry_out(&decision, &who, fleet, registry);
-        for (model, slice) in &decision.add {
-            let spot = world.spots[*slice].clone();
-            self.add(&config, *model, &spot, &mut world);
+        let mut world = World::new(&seen, &self.cuts, &registry.ledger().lock());
+        self.neighbours.look(&seen, now);
+        let groups = self.groups(&config, &seen, &mut world);
+        self.neighbours.learn(registry, (&world, &groups), now);
+        self.time_loads(&groups, &config, now);
+        let (snapshot, forecasts) = self.snapshot(registry, &config, &world, &groups, now);
+        let looked = snapshot.consolidate;
+        let (snapshot, decision, back) = decide(snapshot).await;
+        if looked {
+            self.looked_at = now;
         }
+        // What a job has been given meanwhile is not taken from it.
+        let mut owners = registry.ledger().lock();
+        self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
+        self.remember(&decision, &world, &config);
+        self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
+        let needs = loans::needs(&decision, &back, (&world, &snapshot), &forecasts);
+        owners.serve(self.served(&world), needs);
         for worker in &seen {
-            self.send(worker, &world, fleet);
+            self.send(worker, &world, &owners, fleet);
         }
-        // Without a slice there is no worker yet, which is no want of room.
-        if !world.spots.is_empty() {
+        drop(owners);
+        // Without a GPU there is no worker yet, which is no want of room.
+        if !world.sites.is_empty() {
             self.complain(&decision, &config, registry);
         }
+        let error = self.neighbours.median_error();
+        let told = Told { config: &config, world: &world, forecasts: &forecasts, error, at: now };
+        registry.plan().record(&told, snapshot, &decision);
     }
 
     /// Begins with what a worker says it has, and forgets those that are gone.
     fn meet(&mut self, seen: &[Seen]) {
         self.assignments.retain(|name, _| seen.iter().any(|seen| seen.worker == *name));
+        self.cuts.retain(|(name, _), _| seen.iter().any(|seen| seen.worker == *name));
         for Seen { worker, report, .. } in seen {
             self.generation = self.generation.max(report.generation);
+            self.lessons.learn(report);
+            let groups = &mut self.groups_given;
             self.assignments
                 .entry(worker.clone())
-                .or_insert_with(|| Assignment { replicas: found(report), sent: None });
+                .or_insert_with(|| Assignment { replicas: found(report, groups), sent: None });
         }
     }
 
-    /// The fleet as values, and which assigned replica each of them is.
-    fn snapshot(
-        &mut self,
-        config: &Config,
-        seen: &[Seen],
-        world: &mut World,
-    ) -> (Snapshot, Vec<(String, u32)>) {
-        let mut replicas = Vec::new();
-        let mut who = Vec::new();
-        for Seen { worker, serving, .. } in seen {
-            let Some(assignment) = self.assignments.get_mut(worker) else { continue };
-            assignment.replicas.retain(|one| world.spot(worker, one).is_some());
-            for one in assignment.replicas.iter_mut().filter(|one| !one.leaving) {
-                let Some(slice) = world.spot(worker, one) else { continue };
-                let model = config.models.iter().position(|model| model.name == one.model);
-                let current = model.is_some_and(|model| {
-                    let wanted = world.spec(config, model, slice);
-                    is_current(one, wanted)
-                });
-                let memory_mib = one.spec.as_ref().map_or(0, |spec| spec.memory_mib);
-                let serves = serving.contains(&one.id);
-                replicas.push(ReplicaSeen { model, slice, memory_mib, current, serves });
-                who.push((worker.clone(), one.id));
-            }
-        }
-        let models = config
-            .models
-            .iter()
-            .map(|model| ModelSeen { memory_mib: model.memory_mib, least: model.replicas.min });
-        let slices = world.spots.iter().map(|spot| spot.seen.clone()).collect();
-        (Snapshot { models: models.collect(), slices, replicas }, who)
-    }
-
-    fn carry_out(
-        &mut self,
-        decision: &Decision,
-        who: &[(String, u32)],
-        fleet: &Fleet,
-        registry: &Registry,
-    ) {
-        let kept: BTreeSet<_> = decision.keep.iter().map(|index| &who[*index]).collect();
-        for (worker, assignment) in &mut self.assignments {
-            for one in &mut assignment.replicas {
-                let key = (worker.clone(), one.id);
-                if !one.leaving && !kept.contains(&key) {
-                    one.leaving = true;
-                    tracing::info!(worker, model = one.model, replica = one.id, "replica leaves");
-                    if let Some(model) = registry.model(&one.model) {
-                        // Another edition may answer otherwise.
-                        model.forget();
+    /// Learns how long it takes from asking for a replica until it is ready.
+    fn time_loads(&mut self, groups: &BTreeMap<u64, Group>, config: &Config, now: Moment) {
+        self.awaited.retain(|id, _| groups.contains_key(id));
+        for (id, Group { replica, .. }) in groups {
+            match replica.state {
+                State::Starting => {
+                    self.awaited.entry(*id).or_insert(now);
+                }
+                State::Ready => {
+                    if let (Some(since), Some(model)) = (self.awaited.remove(id), replica.model) {
+                        self.demands.loaded(&config.models[model].name, now.since(since));
                     }
                 }
+                State::Draining | State::Failed => {}
             }
-            assignment.replicas.retain(|one| !(one.leaving && fleet.drain(worker, one.id)));
-        }
-        for (worker, replica) in decision.admit.iter().map(|index| &who[*index]) {
-            fleet.admit(worker, *replica);
         }
     }
 
-    fn add(&mut self, config: &Config, model: usize, spot: &Spot, world: &mut World) {
-        let Some(assignment) = self.assignments.get_mut(&spot.worker) else { return };
-        let id = assignment.replicas.iter().map(|one| one.id).max().unwrap_or(0);
-        let id = id.max(world.last_id(&spot.worker)) + 1;
-        let spec = world.spec(config, model, spot.index).clone();
-        let (worker, position) = (&spot.worker, &spot.position);
-        tracing::info!(
-            worker,
-            gpu = spot.gpu,
-            position,
-            model = spec.name,
-            replica = id,
-            "replica placed"
-        );
-        assignment.replicas.push(Assigned {
-            id,
-            model: spec.name.clone(),
-            gpu: spot.gpu,
-            position: spot.position.clone(),
-            lane: 0,
-            digest: spec.digest(),
-            spec: Some(spec),
-            leaving: false,
-        });
-        world.used_id(&spot.worker, id);
-    }
-
-    /// Tells a worker what shall be, if that is news.
-    fn send(&mut self, seen: &Seen, world: &World, fleet: &Fleet) {
-        let Some(assignment) = self.assignments.get_mut(&seen.worker) else { return };
-        let gpus = world.gpus(&seen.worker).map(|(gpu, positions)| {
-            let mut slices: BTreeMap<&str, Vec<DesiredReplica>> = BTreeMap::new();
-            for one in assignment.replicas.iter().filter(|one| one.gpu == gpu) {
-                slices.entry(&one.position).or_default().push(DesiredReplica {
-                    replica: one.id,
-                    lane: one.lane,
-                    digest: one.digest,
-                    spec: one.spec.clone(),
-                });
-            }
-            let slice = |(position, replicas): (&str, Vec<DesiredReplica>)| DesiredSlice {
-                position: position.to_owned(),
-                replicas,
-            };
-            DesiredGpu { gpu, positions, slices: slices.into_iter().map(slice).collect() }
-        });
-        let gpus: Vec<DesiredGpu> = gpus.collect();
-        let behind =
-            assignment.sent.as_ref().is_some_and(|sent| seen.report.generation > sent.generation);
-        if !behind && assignment.sent.as_ref().is_some_and(|sent| sent.gpus == gpus) {
-            return;
+    /// The fleet and what is asked of it, as values.
+    #[expect(clippy::too_many_arguments, reason = "all that a decision is made from")]
+    fn snapshot(
+        &mut self,
+        registry: &Registry,
+        config: &Config,
+        world: &World,
+        groups: &BTreeMap<u64, Group>,
+        now: Moment,
+    ) -> (Snapshot, Vec<Forecast>) {
+        let moving = groups.values().any(|group| group.replica.state != State::Ready);
+        let calm = !moving && now.since(self.moved_at) >= CALM && now.since(self.looked_at) >= CALM;
+        let mut gpus: Vec<Gpu> = world
+            .sites
+            .iter()
+            .map(|site| {
+                let slice = |spot: &world::Spot| Slice {
+                    position: spot.position,
+                    loaned: spot.lent,
+                    pinned: false,
+                    doomed: spot.doomed,
+                    replicas: Vec::new(),
+                };
+                let slices = site.slices.iter().map(slice).collect();
+                Gpu { kind: site.kind, healthy: site.open, cuttable: site.cuttable, slices }
+            })
+            .collect();
+        for group in groups.values() {
+            gpus[group.site].slices[group.slice].replicas.push(group.replica);
         }
-        self.generation += 1;
-        let desired = Desired { generation: self.generation, gpus };
-        assignment.sent = Some(desired.clone());
-        fleet.desire(&seen.worker, desired);
-    }
-
-    /// Says once of each model that it has no room, and on the model for as long as that is so.
-    fn complain(&mut self, decision: &Decision, config: &Config, registry: &Registry) {
-        let mut unplaced = BTreeSet::new();
-        for (index, none) in &decision.unplaced {
-            let name = &config.models[*index].name;
-            let (needs_mib, free_mib) = (none.needs_mib, none.most_free_mib);
-            if unplaced.insert(name.clone()) && !self.unplaced.contains(name) {
-                tracing::warn!(
-                    model = name,
-                    needs_mib,
-                    free_mib,
-                    "no slice has room for a replica"
-                );
-            }
-            let reason =
-                format!("a replica needs {needs_mib} MiB; no slice has more than {free_mib} left");
-            if let Some(model) = registry.model(name) {
-                model.failed(Failure { reason, returns: true });
+        let rules = plan::Rules { work: WORK, ..config.planner.rules };
+        let last = self.last_target(world, config);
+        let mut ready_rps = vec![0.0; config.models.len()];
+        for one in &last.placed {
+            let exists = one.replica.and_then(|id| groups.get(&id));
+            if exists.is_some_and(|group| group.replica.state == State::Ready) {
+                ready_rps[one.model] += one.serves_rps;
             }
         }
-        self.unplaced = unplaced;
+        let models = self.models(config);
+        let mut snapshot = Snapshot { models, gpus, rules, consolidate: calm, last };
+        let forecasts = self.forecast(registry, config, (&mut snapshot, &ready_rps), now);
+        (snapshot, forecasts)
+    }
+
+    /// The models, without a demand yet.
+    fn models(&self, config: &Config) -> Vec<plan::Model> {
+        let model = |(index, model): (usize, &crate::config::Model)| plan::Model {
+            name: model.name.clone(),
+            demand_rps: 0.0,
+            slo_ms: model.slo.as_secs_f64() * 1e3,
+            measured: self.lessons.of(model),
+            max_batch: Some(model.max_batch),
+            memory_mib: Some(model.memory_mib),
+            replicas_min: model.replicas.min,
+            replicas_max: model.replicas.max,
+            load: Load::default(),
+            slowdown: self.neighbours.slowdown(index),
+        };
+        config.models.iter().enumerate().map(model).collect()
+    }
+
+    /// Sets what is to be provided for.
+    fn forecast(
+        &mut self,
+        registry: &Registry,
+        config: &Config,
+        (snapshot, ready_rps): (&mut Snapshot, &[f64]),
+        now: Moment,
+    ) -> Vec<Forecast> {
+        self.demands.keep(|name| config.models.iter().any(|model| model.name == name));
+        let mut forecasts = Vec::with_capacity(config.models.len());
+        for (index, model) in config.models.iter().enumerate() {
+            if let Some(served) = registry.model(&model.name) {
+                self.demands.observe(&served, &config.planner, now);
+            }
+            let forecast = self.demands.forecast(&model.name, ready_rps[index], now);
+            snapshot.models[index].demand_rps = forecast.rate_rps;
+            forecasts.push(forecast);
+        }
+        forecasts
+    }
+
+    /// The last target, as far as its GPUs and models are still there.
+    fn last_target(&self, world: &World, config: &Config) -> Target {
+        let there = |(key, name, placed): &(GpuKey, String, Placed)| {
+            let gpu = world.site(&key.0, key.1)?;
+            let model = config.models.iter().position(|model| model.name == *name)?;
+            Some(Placed { gpu, model, ..placed.clone() })
+        };
+        let placed = self.target.iter().filter_map(there).collect();
+        Target { placed, leaving: self.leaving.clone() }
+    }
+
+    fn remember(&mut self, decision: &Decision, world: &World, config: &Config) {
+        let named = |placed: &Placed| {
+            let key = world.sites[placed.gpu].key.clone();
+            (key, config.models[placed.model].name.clone(), placed.clone())
+        };
+        self.target = decision.target.placed.iter().map(named).collect();
+        self.leaving = decision.target.leaving.clone();
     }
 }
 
-/// Whether a replica is of its model as now configured; `wanted` is how that would be loaded here.
-///
-/// One that takes larger batches than are asked for now serves as well.
-fn is_current(one: &mut Assigned, wanted: &ModelSpec) -> bool {
-    match &one.spec {
-        Some(spec) => {
-            let alike = ModelSpec { max_batch: spec.max_batch, ..wanted.clone() };
-            alike == *spec && spec.max_batch >= wanted.max_batch
-        }
-        None => {
-            let same = one.digest == wanted.digest();
-            if same {
-                one.spec = Some(wanted.clone());
-            }
-            same
-        }
-    }
-}
+/// What a decision was made from, the decision, and the lent slices it would need.
+type Decided = (Snapshot, Decision, Vec<(usize, mig::Position)>);
 
-/// The replicas that a worker has when a router first hears of it.
-fn found(report: &Report) -> Vec<Assigned> {
-    let mut replicas = Vec::new();
-    for gpu in &report.gpus {
-        for slice in &gpu.slices {
-            let alive = |state: &ReplicaState| match state {
-                ReplicaState::Draining | ReplicaState::Failed { .. } => false,
-                ReplicaState::Starting
-                | ReplicaState::Loading
-                | ReplicaState::Warming { .. }
-                | ReplicaState::Ready(_) => true,
-            };
-            replicas.extend(slice.replicas.iter().filter(|one| alive(&one.state)).map(|one| {
-                Assigned {
-                    id: one.replica,
-                    model: one.model.clone(),
-                    gpu: gpu.index,
-                    position: slice.position.clone(),
-                    lane: one.lane,
-                    digest: one.digest,
-                    spec: None,
-                    leaving: false,
-                }
-            }));
-        }
+/// Decides beside what is served, since a plan may take a while.
+async fn decide(snapshot: Snapshot) -> Decided {
+    let decided = tokio::task::spawn_blocking(move || {
+        let decision = place(&snapshot);
+        let back = wanted_back(&snapshot, &decision.refusals);
+        (snapshot, decision, back)
+    });
+    match decided.await {
+        Ok(decided) => decided,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     }
-    replicas
 }

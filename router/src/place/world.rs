@@ -1,127 +1,234 @@
-//! The fleet's slices, those there are and those there shall be.
+//! The fleet's GPUs, as they are and as they shall be cut.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use protocol::{GpuReport, ModelSpec};
+use mig::{Kind, Position};
+use protocol::{GpuReport, ModelSpec, SliceReport, WHOLE};
 
-use super::{Assigned, SliceSeen, spec};
-use crate::{config::Config, fleet::Seen};
+use super::spec;
+use crate::{
+    config::Config,
+    fleet::{Seen, labelled},
+    jobs::Seat,
+    lend::Slices,
+};
 
 const MIB: u64 = 1 << 20;
+/// The memory of a GPU that does not say: more than is ever asked for.
+const UNKNOWN_MIB: u64 = 1 << 32;
 
-/// One slice of the fleet.
-#[derive(Clone, Debug)]
-pub(super) struct Spot {
-    /// Its index among all.
-    pub(super) index: usize,
-    pub(super) worker: String,
-    pub(super) gpu: u32,
-    pub(super) position: String,
-    pub(super) profile: String,
-    pub(super) seen: SliceSeen,
+/// A GPU of the fleet: its worker, and its index there.
+pub(super) type GpuKey = (String, u32);
+
+/// One GPU of the fleet.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) key: GpuKey,
+    pub(super) kind: &'static Kind,
+    /// Whether anything may be put there.
+    pub(super) open: bool,
+    pub(super) cuttable: bool,
+    /// How its worker shall cut it; absent, it stays as it is.
+    pub(super) positions: Option<Vec<String>>,
+    pub(super) slices: Vec<Spot>,
+    /// Slices that the router has cut away and that are still there.
+    vanishing: Vec<String>,
 }
 
-/// Every slice of every worker, and how the GPUs shall be cut.
+/// A slice there is or shall be.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) position: Position,
+    /// As its worker calls it.
+    pub(super) text: String,
+    /// As metrics call it.
+    pub(super) label: String,
+    pub(super) profile: String,
+    /// It shall vanish.
+    pub(super) doomed: bool,
+    /// A job has it.
+    pub(super) lent: bool,
+}
+
+/// Every GPU of every worker that can be read.
 #[derive(Debug, Default)]
 pub(super) struct World {
-    pub(super) spots: Vec<Spot>,
-    cuts: BTreeMap<(String, u32), Option<Vec<String>>>,
-    at: HashMap<(String, u32, String), usize>,
+    pub(super) sites: Vec<Site>,
+    /// GPUs that cannot be read at the moment; what was asked of them stays.
+    unread: Vec<GpuKey>,
+    at: HashMap<GpuKey, usize>,
     last_ids: HashMap<String, u32>,
     specs: HashMap<(usize, String), ModelSpec>,
 }
 
 impl World {
-    pub(super) fn new(config: &Config, seen: &[Seen]) -> Self {
+    /// Looks at every GPU; `cuts` is how some of them shall be cut.
+    pub(super) fn new(
+        seen: &[Seen],
+        cuts: &BTreeMap<GpuKey, Vec<String>>,
+        owners: &Slices,
+    ) -> Self {
         let mut world = Self::default();
-        world.specs.reserve(config.models.len());
         for Seen { worker, report, .. } in seen {
             for gpu in &report.gpus {
-                world.survey(worker, gpu, report.leaving);
+                let key = (worker.clone(), gpu.index);
+                let ids =
+                    gpu.slices.iter().flat_map(|slice| &slice.replicas).map(|one| one.replica);
+                let last = world.last_ids.entry(worker.clone()).or_default();
+                *last = ids.fold(*last, u32::max);
+                if gpu.mode.is_none() {
+                    world.unread.push(key);
+                    continue;
+                }
+                world.at.insert(key.clone(), world.sites.len());
+                let wanted = cuts.get(&key).filter(|_| !report.leaving);
+                let mut site = survey(key, gpu, wanted, !report.leaving);
+                site.find_lent(gpu, owners);
+                world.sites.push(site);
             }
         }
         world
     }
 
-    fn survey(&mut self, worker: &str, gpu: &GpuReport, leaving: bool) {
-        let cut = if leaving { None } else { cut(gpu) };
-        let number = self.cuts.len();
-        let mut add = |position: &str, profile: &str, seen: SliceSeen| {
-            let index = self.spots.len();
-            self.at.insert((worker.to_owned(), gpu.index, position.to_owned()), index);
-            self.spots.push(Spot {
-                index,
-                worker: worker.to_owned(),
-                gpu: gpu.index,
-                position: position.to_owned(),
-                profile: profile.to_owned(),
-                seen,
-            });
-        };
-        for slice in gpu.slices.iter().filter(|slice| slice.uuid.is_some()) {
-            let memory_mib = slice.memory_bytes.map_or(u64::MAX, |bytes| bytes / MIB);
-            let planned = cut.as_ref().is_none_or(|cut| cut.contains(&slice.position));
-            let stays = planned && !leaving;
-            let seen = SliceSeen { gpu: number, memory_mib, exists: true, stays, leaving };
-            add(&slice.position, &slice.profile, seen);
-        }
-        let kind = gpu.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
-        let there = |position: &&String| {
-            gpu.slices.iter().any(|slice| slice.uuid.is_some() && slice.position == **position)
-        };
-        for text in cut.iter().flatten().filter(|position| !there(position)) {
-            let Some(position) = kind.and_then(|kind| kind.position(text).ok()) else { continue };
-            let memory_mib = (position.profile().memory_gib * 1024.0) as u64;
-            let (exists, stays) = (false, true);
-            let seen = SliceSeen { gpu: number, memory_mib, exists, stays, leaving };
-            add(text, &position.profile().name, seen);
-        }
-        let ids = gpu.slices.iter().flat_map(|slice| &slice.replicas).map(|one| one.replica);
-        let last = self.last_ids.entry(worker.to_owned()).or_default();
-        *last = ids.fold(*last, u32::max);
-        self.cuts.insert((worker.to_owned(), gpu.index), cut);
+    /// The index of a GPU.
+    pub(super) fn site(&self, worker: &str, gpu: u32) -> Option<usize> {
+        self.at.get(&(worker.to_owned(), gpu)).copied()
     }
 
-    /// Where an assigned replica is.
-    pub(super) fn spot(&self, worker: &str, one: &Assigned) -> Option<usize> {
-        self.at.get(&(worker.to_owned(), one.gpu, one.position.clone())).copied()
+    /// Whether a GPU cannot be read at the moment.
+    pub(super) fn is_unread(&self, worker: &str, gpu: u32) -> bool {
+        self.unread.iter().any(|(name, index)| name == worker && *index == gpu)
     }
 
-    /// How a model is loaded on a slice.
-    pub(super) fn spec(&mut self, config: &Config, model: usize, slice: usize) -> &ModelSpec {
-        let profile = &self.spots[slice].profile;
+    /// How a model is loaded on a slice of `profile`.
+    pub(super) fn spec(&mut self, config: &Config, model: usize, profile: &str) -> &ModelSpec {
         self.specs
-            .entry((model, profile.clone()))
+            .entry((model, profile.to_owned()))
             .or_insert_with(|| spec::of(&config.models[model], profile))
     }
 
     /// A worker's GPUs, and how each shall be cut.
-    pub(super) fn gpus(&self, worker: &str) -> impl Iterator<Item = (u32, Option<Vec<String>>)> {
-        let mine = self.cuts.iter().filter(move |((name, _), _)| name == worker);
-        mine.map(|((_, gpu), cut)| (*gpu, cut.clone()))
+    pub(super) fn gpus(&self, worker: &str) -> BTreeMap<u32, Option<Vec<String>>> {
+        let read = self.sites.iter().filter(|site| site.key.0 == worker);
+        let read = read.map(|site| (site.key.1, site.positions.clone()));
+        let unread = self.unread.iter().filter(|(name, _)| name == worker);
+        read.chain(unread.map(|(_, gpu)| (*gpu, None))).collect()
     }
 
-    /// The highest id of a replica that a worker has.
-    pub(super) fn last_id(&self, worker: &str) -> u32 {
-        self.last_ids.get(worker).copied().unwrap_or(0)
+    /// Slices that are still there and shall not be.
+    pub(super) fn vanishing(&self) -> BTreeSet<Seat> {
+        let seats = self.sites.iter().flat_map(|site| {
+            let (worker, gpu) = site.key.clone();
+            site.vanishing.iter().map(move |position| Seat {
+                worker: worker.clone(),
+                gpu,
+                position: position.clone(),
+            })
+        });
+        seats.collect()
     }
 
-    pub(super) fn used_id(&mut self, worker: &str, id: u32) {
-        self.last_ids.insert(worker.to_owned(), id);
+    /// An id that no replica of a worker has had, as far as is known.
+    pub(super) fn next_id(&mut self, worker: &str, asked: u32) -> u32 {
+        let last = self.last_ids.entry(worker.to_owned()).or_default();
+        *last = (*last).max(asked) + 1;
+        *last
     }
 }
 
-/// How a GPU shall be cut: as its operator wants; all of it if it has no slices; else as it is.
-fn cut(gpu: &GpuReport) -> Option<Vec<String>> {
-    if !gpu.can_reshape {
-        return None;
+impl Site {
+    /// The slice at a position, if it has or shall have it.
+    pub(super) fn spot(&self, text: &str) -> Option<&Spot> {
+        self.slices.iter().find(|spot| spot.text == text)
     }
-    if gpu.pinned.is_some() {
-        return gpu.pinned.clone();
+
+    /// Where one of its slices is, as jobs say it.
+    pub(super) fn seat(&self, spot: &Spot) -> Seat {
+        let (worker, gpu) = self.key.clone();
+        Seat { worker, gpu, position: spot.text.clone() }
     }
-    if !gpu.slices.is_empty() {
-        return None;
+
+    /// Finds which slices jobs have: those that are lent, and those on which a rank still runs.
+    fn find_lent(&mut self, gpu: &GpuReport, owners: &Slices) {
+        let ranked = |text: &str| {
+            gpu.slices.iter().any(|slice| slice.position == text && slice.rank.is_some())
+        };
+        let lent: Vec<bool> = self
+            .slices
+            .iter()
+            .map(|spot| owners.is_lent(&self.seat(spot)) || ranked(&spot.text))
+            .collect();
+        for (spot, lent) in self.slices.iter_mut().zip(lent) {
+            spot.lent = lent;
+        }
     }
-    let kind = gpu.kind.as_deref().and_then(|kind| mig::kind(kind).ok())?;
-    Some(vec![kind.whole().to_string()])
+
+    /// Cuts it otherwise, as far as is planned.
+    pub(super) fn cut(&mut self, destroy: &[Position], create: &[Position]) -> Vec<String> {
+        let gone = self.slices.iter().filter(|spot| destroy.contains(&spot.position));
+        self.vanishing.extend(gone.map(|spot| spot.text.clone()));
+        self.slices.retain(|spot| !destroy.contains(&spot.position));
+        self.slices.extend(create.iter().map(|position| planned(&self.key, *position)));
+        self.slices.sort_by_key(|spot| spot.position.start());
+        let positions: Vec<String> = self.slices.iter().map(|spot| spot.text.clone()).collect();
+        self.positions = Some(positions.clone());
+        positions
+    }
+}
+
+fn survey(key: GpuKey, gpu: &GpuReport, wanted: Option<&Vec<String>>, open: bool) -> Site {
+    let known = gpu.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
+    let whole_mib = || {
+        let slice = gpu.slices.first().and_then(|slice| slice.memory_bytes);
+        let all = gpu.memory_bytes.map(|(all, _)| all);
+        slice.or(all).map_or(UNKNOWN_MIB, |bytes| bytes / MIB)
+    };
+    let kind = known.unwrap_or_else(|| mig::undivided(whole_mib()));
+    let there: Vec<Spot> = gpu
+        .slices
+        .iter()
+        .filter(|slice| slice.uuid.is_some())
+        .filter_map(|slice| existing(&key.0, kind, slice))
+        .collect();
+    let cuttable = gpu.can_reshape && known.is_some() && open;
+    let goal = gpu.pinned.as_ref().or(wanted).filter(|_| cuttable);
+    let Some(goal) = goal else {
+        let positions = None;
+        let vanishing = Vec::new();
+        return Site { key, kind, open, cuttable, positions, slices: there, vanishing };
+    };
+    let mut slices = there;
+    let pinned = gpu.pinned.is_some();
+    for spot in &mut slices {
+        spot.doomed = !goal.contains(&spot.text);
+    }
+    // What the router has cut away itself was empty.
+    let gone = slices.iter().filter(|spot| !pinned && spot.doomed);
+    let vanishing: Vec<String> = gone.map(|spot| spot.text.clone()).collect();
+    slices.retain(|spot| pinned || !spot.doomed);
+    for text in goal {
+        if slices.iter().all(|spot| spot.text != *text)
+            && let Ok(position) = kind.position(text)
+        {
+            slices.push(planned(&key, position));
+        }
+    }
+    let positions = Some(goal.clone());
+    Site { key, kind, open, cuttable: !pinned, positions, slices, vanishing }
+}
+
+fn existing(worker: &str, kind: &'static Kind, slice: &SliceReport) -> Option<Spot> {
+    let position = match slice.position.as_str() {
+        WHOLE => kind.whole(),
+        text => kind.position(text).ok()?,
+    };
+    let (text, profile) = (slice.position.clone(), slice.profile.clone());
+    let label = labelled(worker, &slice.slice);
+    Some(Spot { position, text, label, profile, doomed: false, lent: false })
+}
+
+fn planned(key: &GpuKey, position: Position) -> Spot {
+    let profile = position.profile().name.clone();
+    let label = labelled(&key.0, &mig::slice_label(key.1 as usize, position));
+    Spot { position, text: position.to_string(), label, profile, doomed: false, lent: false }
 }

@@ -15,6 +15,7 @@ use policy::plan::{Gpus, Problem, Rules};
 use crate::config::{
     Problems, Warnings,
     check::{all, unique, within_u32},
+    planner::PlannerDraft,
     problems::{At, Notes, Place},
     read,
     tree::{self, Section},
@@ -64,7 +65,9 @@ fn problem(root: &mut Section<'_>, base_dir: &Path, notes: &mut Notes<'_>) -> Op
         notes.problem(Place::Offset(0), format!("{count} GPUs; give at most {MAX_GPUS}"));
     }
     let rules = root.section("planner", "[planner]", notes);
-    let rules = rules.map_or_else(Rules::default, |section| planner(section, notes));
+    let rules = rules.map_or_else(Rules::default, |section| {
+        PlannerDraft::read(section, notes).check(notes).rules
+    });
     Some(Problem { models: all(models)?, fleet: all(fleet)?, rules })
 }
 
@@ -81,30 +84,4 @@ fn gpu(mut section: Section<'_>, notes: &mut Notes<'_>) -> Option<Gpus> {
             None
         }
     }
-}
-
-fn planner(mut section: Section<'_>, notes: &mut Notes<'_>) -> Rules {
-    let mut rules = Rules::default();
-    let share: Option<At<f64>> = section.get("latency_share", notes);
-    let processes: Option<At<u64>> = section.get("max_processes", notes);
-    let share_slices: Option<At<bool>> = section.get("share_slices", notes);
-    let spare: Option<At<u64>> = section.get("spare_gpus", notes);
-    section.finish(notes);
-    if let Some(At { value, place }) = share {
-        if value > 0.0 && value <= 0.5 {
-            rules.latency_share = value;
-        } else {
-            let message = format!(
-                "latency_share is {value}; give more than 0 and at most 0.5: a request may wait \
-                 for one batch before its own"
-            );
-            notes.problem(place, message);
-        }
-    }
-    rules.max_processes =
-        within_u32("max_processes", processes.as_ref(), 1..=48, rules.max_processes, notes);
-    rules.spare_gpus =
-        within_u32("spare_gpus", spare.as_ref(), 0..=MAX_GPUS, rules.spare_gpus, notes);
-    rules.share_slices = share_slices.map_or(rules.share_slices, |given| given.value);
-    rules
 }

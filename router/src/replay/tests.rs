@@ -22,11 +22,19 @@ fn snapshot() -> Snapshot {
         load: Load { power: 0.8, bandwidth: 0.5, pcie: 0.01 },
         slowdown: 1.1,
     };
-    let replica = Replica { id: 7, model: Some(0), state: State::Ready, busy: 0.25 };
+    let replica = Replica {
+        id: 7,
+        model: Some(0),
+        current: true,
+        processes: 1,
+        state: State::Ready,
+        busy: 0.25,
+    };
     let slice = Slice {
         position: kind.position("1g.10gb@3").unwrap(),
         loaned: false,
         pinned: true,
+        doomed: false,
         replicas: vec![replica],
     };
     let gpu = Gpu { kind, healthy: true, cuttable: true, slices: vec![slice] };

@@ -104,6 +104,24 @@ pub struct SliceState {
     pub lanes: Vec<LaneState>,
     /// The replicas on it, by id.
     pub replicas: Vec<ReplicaState>,
+    /// The training job it is lent to.
+    pub job: Option<u64>,
+    /// The rank of a training job it is lent to.
+    #[serde(default)]
+    pub rank: Option<RankView>,
+}
+
+/// A rank of a training job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankView {
+    /// The job's number.
+    pub job: u64,
+    /// Which start of it.
+    pub run: u32,
+    /// Which rank.
+    pub rank: u32,
+    /// `starting`, `running`, `checkpointing`, `stopping` or `ended`.
+    pub state: String,
 }
 
 impl SliceState {

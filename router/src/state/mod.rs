@@ -3,21 +3,23 @@
 
 mod fleet;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::fleet::{
-    GpuState, LaneState, Memory, Presence, ReplicaPhase, ReplicaState, Replicas, SliceState,
-    WorkerState,
+    GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, Replicas,
+    SliceState, WorkerState,
 };
 
 use crate::{
     auth::TenantView,
     cache, dispatch,
     http::{ServerState, backend::Backend},
+    jobs::{Brief, Counts},
     metrics::{self, Format, Totals},
     model::Model,
+    place::PlanState,
     recent::RecentView,
     registry::Registry,
     trace::SpanTotals,
@@ -42,6 +44,10 @@ pub struct State {
     pub models: Vec<ModelState>,
     /// The workers that are known, by name.
     pub workers: Vec<WorkerState>,
+    /// What was decided last about who is where.
+    pub plan: PlanState,
+    /// The training jobs, and what is lent to them.
+    pub jobs: JobsState,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
     /// What became of spans.
@@ -99,6 +105,32 @@ pub struct ModelState {
     pub cache: Option<cache::View>,
 }
 
+/// Training jobs, and what is lent to them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobsState {
+    /// The programs a job may start; with none, there are no jobs.
+    pub allow: Vec<String>,
+    /// How many jobs are in each state.
+    pub states: BTreeMap<String, usize>,
+    /// How many slices are lent.
+    pub loans: LoansState,
+    /// What became of loans since the start.
+    pub counts: Counts,
+    /// Jobs that have not ended, then those that have, the newest of each first; at most a hundred.
+    pub shown: Vec<Brief>,
+}
+
+/// Slices that are lent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoansState {
+    /// To jobs that run or are being started.
+    pub lent: usize,
+    /// To jobs that were told to give them back and have time left for it.
+    pub returning: usize,
+    /// To jobs whose time for that is over.
+    pub overdue: usize,
+}
+
 impl State {
     /// Every GPU of every worker.
     pub fn gpus(&self) -> impl Iterator<Item = &GpuState> {
@@ -128,6 +160,8 @@ impl State {
             config: registry.config_state(),
             models,
             workers,
+            plan: registry.plan().state(),
+            jobs: registry.jobs_state(),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
             spans: registry.spans().totals(),
         }

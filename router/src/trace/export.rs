@@ -121,7 +121,7 @@ async fn gather(
             span = spans.recv() => {
                 let Some(span) = span else { break };
                 batch.push(span);
-                until.get_or_insert(Instant::now() + WAIT);
+                until.get_or_insert_with(|| Instant::now() + WAIT);
             }
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => break,
             // One that is gone without a word is replaced, and its spans are still good.

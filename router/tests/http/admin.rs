@@ -36,6 +36,25 @@ async fn metrics_are_messages_for_a_scraper_that_prefers_them() {
 }
 
 #[tokio::test]
+async fn an_objective_is_read_whole_or_refused_with_what_is_wrong() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let asked = client.post("/admin/v1/objective", &[], r#"{"model": "echo", "slo_ms": 40}"#).await;
+    assert_eq!((asked.status.as_u16(), asked.json()), (200, json!({"applied": false})));
+    let unknown =
+        client.post("/admin/v1/objective", &[], r#"{"model": "no", "apply": true}"#).await;
+    assert_eq!(
+        (unknown.status.as_u16(), &unknown.json()["reason"]),
+        (404, &json!("unknown_model"))
+    );
+    for body in ["", "{}", r#"{"model": 3}"#, r#"{"model": "echo", "slo": 40}"#, "[1"] {
+        let refused = client.post("/admin/v1/objective", &[], body).await;
+        assert_eq!((refused.status.as_u16(), &refused.json()["reason"]), (422, &json!("invalid")));
+    }
+    assert_eq!(client.get("/admin/v1/objective").await.status, 405);
+}
+
+#[tokio::test]
 async fn readyz_lists_every_check_if_asked() {
     let server = Server::start().await;
     let mut client = server.client().await;
@@ -102,13 +121,25 @@ async fn a_drain_over_http_is_a_drain_by_signal() {
 async fn what_is_not_there_yet_says_so() {
     let server = Server::start().await;
     let mut client = server.admin_client().await;
-    for path in ["/admin/v1/plan", "/admin/v1/jobs", "/admin/v1/jobs/7/logs"] {
-        let replied = client.get(path).await;
-        assert_eq!(replied.status, 501, "{path}");
-        assert!(replied.error().ends_with("is not supported"), "{path}");
-    }
+    let replied = client.get("/admin/v1/plan/input").await;
+    assert_eq!(replied.status, 501);
+    assert!(replied.error().ends_with("is not supported"));
     assert_eq!(client.get("/admin/v1/nothing").await.status, 404);
     assert_eq!(client.get("/elsewhere").await.status, 404);
+}
+
+#[tokio::test]
+async fn where_there_are_no_loans_there_are_no_jobs() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    for path in ["/admin/v1/jobs", "/admin/v1/jobs/7", "/admin/v1/jobs/7/logs"] {
+        let replied = client.get(path).await;
+        assert_eq!((replied.status.as_u16(), &replied.json()["reason"]), (403, &json!("no_loans")));
+    }
+    assert_eq!(
+        client.post("/admin/v1/jobs/7", &[], "").await.header("allow"),
+        Some("GET, HEAD, DELETE")
+    );
 }
 
 #[tokio::test]

@@ -207,6 +207,14 @@ impl Backend for Models {
         json!({"workers": []})
     }
 
+    fn plan(&self) -> Value {
+        json!({"replicas": []})
+    }
+
+    fn plan_input(&self) -> Option<String> {
+        None
+    }
+
     fn config(&self) -> Value {
         json!({"router": {}})
     }

@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use router::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{AccessLog, Key, RouterSettings, Tenant},
+    config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant},
     drain::{Drain, Ended, Times},
     http::{self, ServerState, backend::Backend},
 };
@@ -78,12 +78,21 @@ impl Server {
         let reload = watch::Sender::new(Ok(json!({"changes": []})));
         let next_reload = reload.subscribe();
         let hooks = Hooks {
+            jobs: None,
             metrics: Box::new(|format| format!("{format:?}").into_bytes()),
             state: Box::new(|| json!({"models": []})),
             history: Box::new(|| json!({})),
             reload: Box::new(move || {
                 let result = next_reload.borrow().clone();
                 Box::pin(async move { result })
+            }),
+            objective: Box::new(|asked| {
+                Box::pin(async move {
+                    if asked.model == "echo" {
+                        return Ok(json!({"applied": asked.apply}));
+                    }
+                    Err(ObjectiveError::UnknownModel { model: asked.model })
+                })
             }),
         };
         let administration = Arc::new(Admin::new(Arc::clone(&state), hooks));

@@ -85,6 +85,23 @@ async fn admin_needs_the_admin_scope_and_health_and_metrics_do_not() {
 }
 
 #[tokio::test]
+async fn jobs_need_the_jobs_scope_or_that_of_admin() {
+    let server = guarded(None).await;
+    let mut client = server.admin_client().await;
+    for (key, status, reason) in [
+        ("Bearer lab", 403, "no_loans"),
+        ("Bearer ops", 403, "no_loans"),
+        ("Bearer search-key", 403, "forbidden"),
+        ("Bearer guess", 401, "unauthorized"),
+    ] {
+        let key = [("authorization", key)];
+        let replied = client.post("/admin/v1/jobs", &key, "{}").await;
+        let seen = (replied.status.as_u16(), replied.json()["reason"].clone());
+        assert_eq!(seen, (status, reason.into()), "{key:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stranger_does_not_learn_what_there_is_to_administer() {
     let server = guarded(None).await;
     let mut client = server.admin_client().await;

@@ -29,8 +29,12 @@ max_batch = {max_batch}
 inputs = [{{ name = "x", datatype = "FP32", shape = [-1, {width}] }}]
 outputs = [{{ name = "y", datatype = "FP32", shape = [-1, 1] }}]
 {more}
+[planner]
+max_processes = 1
+
 [[worker]]
 gpu = "simulated:A100-80GB"
+geometry = ["7g.80gb@0"]
 """
 
 
@@ -96,7 +100,8 @@ class Process:
 class Router(Process):
     """`sluice up`, ready."""
 
-    def __init__(self, config, core=None, executor_core=None):
+    def __init__(self, config, core=None, executor_core=None, executors=1):
+        self.executors = executors
         self.executor_core = executor_core
         command = [SLUICE, "up", "--config", config]
         log = open(WORK / "up.log", "w")
@@ -113,7 +118,9 @@ class Router(Process):
         else:
             raise RuntimeError(f"sluice up did not start; see {WORK / 'up.log'}")
         self.url, self.admin = said["inference"], said["admin"]
-        (self.executor,) = children(self.pid)
+        self.executor, *others = children(self.pid)
+        if len(others) + 1 != self.executors:
+            raise RuntimeError(f"{len(others) + 1} executors, not {self.executors}")
         if self.executor_core is not None:
             command = ["taskset", "-a", "-c", "-p", str(self.executor_core), str(self.executor)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -10,7 +10,7 @@ pub mod measured;
 mod table;
 
 pub use geometry::{Geometry, Position, slice_label};
-pub use table::{Kind, Profile, kind, kind_on_pci, kinds};
+pub use table::{Kind, Profile, kind, kind_on_pci, kinds, undivided};
 
 /// Why something is not a GPU, a slice or a geometry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

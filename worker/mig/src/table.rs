@@ -1,6 +1,9 @@
 //! The embedded tables.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::BTreeMap,
+    sync::{LazyLock, Mutex, PoisonError},
+};
 
 use serde::Deserialize;
 
@@ -96,6 +99,36 @@ pub fn kind_on_pci(id: u32) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.pci_ids.contains(&id))
 }
 
+static UNDIVIDED: LazyLock<Mutex<BTreeMap<u64, &'static Kind>>> = LazyLock::new(Mutex::default);
+
+/// A GPU that is not in the table, or that cannot be divided: one slice, of all its memory.
+///
+/// There is one for each size of memory, kept until the process ends.
+pub fn undivided(memory_mib: u64) -> &'static Kind {
+    let mut known = UNDIVIDED.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry(memory_mib).or_insert_with(|| {
+        let profile = Profile {
+            name: "whole".to_owned(),
+            compute_slices: 1,
+            memory_slices: 1,
+            starts: vec![0],
+            max_instances: 1,
+            memory_gib: memory_mib as f64 / 1024.0,
+            sm: 0,
+            media: false,
+        };
+        Box::leak(Box::new(Kind {
+            name: format!("undivided-{memory_mib}MiB"),
+            compute_slices: 1,
+            memory_slices: 1,
+            sm: 0,
+            verified: false,
+            pci_ids: Vec::new(),
+            profiles: vec![profile],
+        }))
+    })
+}
+
 fn pci_id(text: &str) -> u32 {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u32::from_str_radix(digits, 16).expect("the embedded table is read by this package's tests")
@@ -155,6 +188,14 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gpu_that_cannot_be_divided_is_one_slice_of_all_its_memory() {
+        let kind = undivided(24_576);
+        assert_eq!(kind.whole().to_string(), "whole@0");
+        assert!((kind.whole().profile().memory_gib - 24.0).abs() < 1e-9);
+        assert!(std::ptr::eq(kind, undivided(24_576)), "made once for a size");
+    }
 
     #[test]
     fn the_table_has_seven_gpus_with_a_whole_slice_each() {

@@ -5,10 +5,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{control::ModelSpec, frame::same_secret, report::Report};
+use crate::{
+    control::ModelSpec,
+    frame::same_secret,
+    rank::{DesiredRank, LogPiece},
+    report::Report,
+};
 
 /// The version of these messages; a worker and a router of different versions refuse each other.
-pub const JOIN_VERSION: u16 = 1;
+pub const JOIN_VERSION: u16 = 2;
 
 /// The longest line of a worker that has not joined yet, in bytes.
 pub const MAX_JOIN: usize = 4 << 10;
@@ -31,6 +36,13 @@ pub enum FromWorker {
     },
     /// What is; sent on change, and each second all the same.
     Report(Box<Report>),
+    /// The answer to [`ToWorker::ReadLog`].
+    Log {
+        /// The number of the question.
+        question: u64,
+        /// What there is; absent if this worker never had the rank.
+        piece: Option<LogPiece>,
+    },
 }
 
 /// What a router tells a worker.
@@ -49,6 +61,19 @@ pub enum ToWorker {
     },
     /// What shall be.
     Desired(Box<Desired>),
+    /// Asks for what a rank printed.
+    ReadLog {
+        /// A number for the answer.
+        question: u64,
+        /// The job.
+        job: u64,
+        /// Its rank.
+        rank: u32,
+        /// Where to begin; absent, near the end.
+        from: Option<u64>,
+        /// The most bytes to send.
+        most: u32,
+    },
     /// The router is there and has nothing new; sent each second.
     Still,
 }
@@ -83,6 +108,8 @@ pub struct DesiredSlice {
     pub position: String,
     /// Its replicas.
     pub replicas: Vec<DesiredReplica>,
+    /// The rank it is lent to; never beside replicas.
+    pub rank: Option<Box<DesiredRank>>,
 }
 
 /// A model to serve. One of several processes has an entry for each, with an id and a lane of its
@@ -164,7 +191,7 @@ mod tests {
     #[test]
     fn another_version_is_told_both_whatever_the_token() {
         let refused = admit(&join(9, "wrong", "gpu-7"), Some("sesame")).unwrap_err();
-        assert_eq!(refused.to_string(), "the worker speaks version 9, this router speaks 1");
+        assert_eq!(refused.to_string(), "the worker speaks version 9, this router speaks 2");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod batch;
 mod control;
 mod frame;
 mod join;
+mod rank;
 mod report;
 
 pub use batch::{Answer, Batch, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead};
@@ -24,6 +25,9 @@ pub use frame::{
 pub use join::{
     Desired, DesiredGpu, DesiredReplica, DesiredSlice, FromWorker, JOIN_VERSION, JoinError,
     MAX_JOIN, MAX_MESSAGE, ToWorker, admit,
+};
+pub use rank::{
+    DesiredRank, LogPiece, RankEnd, RankOrder, RankProgress, RankReport, RankSpec, RankState, Stop,
 };
 pub use report::{
     GpuReport, LaneReport, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report, SliceReport,

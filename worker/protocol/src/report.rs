@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Shapes, WarmPoint};
+use crate::{
+    control::{Shapes, WarmPoint},
+    rank::RankReport,
+};
 
 /// The position of a GPU that is not cut, which is one slice.
 pub const WHOLE: &str = "whole";
@@ -15,6 +18,10 @@ pub struct Report {
     pub generation: u64,
     /// Whether it is about to stop, and waits only for its replicas to be drained.
     pub leaving: bool,
+    /// Whether it runs jobs.
+    pub lends: bool,
+    /// Where other machines reach it, if they can.
+    pub address: Option<std::net::IpAddr>,
     /// Its GPUs, by index.
     pub gpus: Vec<GpuReport>,
 }
@@ -95,6 +102,8 @@ pub struct SliceReport {
     pub lanes: Vec<LaneReport>,
     /// Its replicas, by id.
     pub replicas: Vec<ReplicaReport>,
+    /// The rank it is lent to.
+    pub rank: Option<RankReport>,
 }
 
 /// One process of a slice.

@@ -7,9 +7,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use mig::{Geometry, MigError};
-use protocol::{Desired, DesiredGpu, DesiredReplica, ModelSpec, Order};
+use protocol::{Desired, DesiredGpu, DesiredRank, DesiredReplica, ModelSpec, Order};
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     task::{JoinHandle, JoinSet},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
@@ -17,9 +17,10 @@ use tokio::{
 use super::{
     GpuSettings, Told,
     backoff::Retry,
-    lane::{Adopted, Lane, Shared, Surroundings},
+    lane::{Adopted, Lane, Surroundings},
     neighbours::Neighbours,
-    process::{Identity, Launch},
+    process::Identity,
+    rank::{Found, Rank, RankSeat},
     report,
     sight::{Outcome, Seen},
 };
@@ -34,6 +35,14 @@ pub(super) struct Task {
     pub(super) generation: u64,
     pub(super) wish: Wish,
     pub(super) replicas: BTreeMap<u32, DesiredReplica>,
+    /// By position.
+    pub(super) ranks: BTreeMap<String, DesiredRank>,
+}
+
+/// What a worker before this one left at work on a GPU.
+pub(super) struct Left {
+    pub(super) executors: Vec<Adopted>,
+    pub(super) ranks: Vec<Found>,
 }
 
 /// One GPU, its lanes, and what is wanted of both.
@@ -42,6 +51,8 @@ pub(super) struct Keeper {
     pub(super) settings: GpuSettings,
     pub(super) seen: Seen,
     pub(super) lanes: BTreeMap<Place, Lane>,
+    /// Ranks of training jobs, by position.
+    pub(super) ranks: BTreeMap<String, Rank>,
     /// Nothing is done before the first wish: executors may be at work that a router knows of.
     pub(super) task: Option<Task>,
     pub(super) next: Next,
@@ -59,7 +70,7 @@ impl Keeper {
     pub(super) fn new(
         index: u32,
         settings: GpuSettings,
-        launch: Arc<Launch>,
+        around: Surroundings,
         telling: Arc<watch::Sender<Vec<Option<Told>>>>,
     ) -> Self {
         Self {
@@ -67,10 +78,11 @@ impl Keeper {
             settings,
             seen: Seen::default(),
             lanes: BTreeMap::new(),
+            ranks: BTreeMap::new(),
             task: None,
             next: Next::default(),
             uncut: None,
-            around: Surroundings { launch, gpu: Shared::default(), news: Arc::new(Notify::new()) },
+            around,
             call: None,
             neighbours: Neighbours::default(),
             reshape: None,
@@ -84,12 +96,16 @@ impl Keeper {
         mut self,
         mut desired: watch::Receiver<Arc<Desired>>,
         mut stopping: watch::Receiver<bool>,
-        adopted: Vec<Adopted>,
+        left: Left,
     ) {
         self.look();
         let looked = self.called().await;
         self.take(looked);
-        self.adopt(adopted).await;
+        self.adopt(left.executors).await;
+        for found in left.ranks {
+            let rank = Rank::adopt(&found, self.around.clone());
+            self.ranks.insert(found.position, rank);
+        }
         self.tell();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -117,6 +133,12 @@ impl Keeper {
         for lane in std::mem::take(&mut self.lanes).into_values() {
             ending.spawn(lane.end());
         }
+        // Where another worker may follow, it finds the ranks at work.
+        if self.around.launch.orphan_wait.is_zero() {
+            for rank in std::mem::take(&mut self.ranks).into_values() {
+                ending.spawn(rank.end());
+            }
+        }
         ending.join_all().await;
     }
 
@@ -141,9 +163,14 @@ impl Keeper {
     fn understand(&mut self, desired: &Desired) {
         let mine = desired.gpus.iter().find(|gpu| gpu.gpu == self.index);
         let (mut wish, mut replicas) = (Wish::default(), BTreeMap::new());
+        let mut ranks = BTreeMap::new();
         if let Some(DesiredGpu { positions, slices, .. }) = mine {
             wish.cut = positions.as_ref().map(|all| all.iter().cloned().collect());
             for slice in slices {
+                if let Some(rank) = &slice.rank {
+                    wish.ranks.insert(slice.position.clone(), rank.spec.name());
+                    ranks.insert(slice.position.clone(), (**rank).clone());
+                }
                 for replica in &slice.replicas {
                     let spec = replica.spec.as_ref();
                     let wanted = Wanted {
@@ -158,7 +185,7 @@ impl Keeper {
         }
         (self.uncut, self.reshape) = (None, None);
         self.loads.retain(|id, _| replicas.contains_key(id));
-        self.task = Some(Task { generation: desired.generation, wish, replicas });
+        self.task = Some(Task { generation: desired.generation, wish, replicas, ranks });
     }
 
     /// Asks what to do, and does it.
@@ -169,6 +196,7 @@ impl Keeper {
             return;
         }
         let world = self.world(now);
+        self.want();
         let Some(task) = &self.task else { return };
         self.next = reconcile::next(&task.wish, &world);
         for step in self.next.steps.clone() {
@@ -182,6 +210,17 @@ impl Keeper {
                     }
                 }
                 Step::Reshape => self.cut(now),
+                Step::StartRank { position } => self.start_rank(position),
+                Step::StopRank { position } => {
+                    if let Some(rank) = self.ranks.get(&position) {
+                        rank.dismiss();
+                    }
+                }
+                Step::ForgetRank { position } => {
+                    if let Some(rank) = self.ranks.remove(&position) {
+                        rank.forget(&self.around.launch.run_dir);
+                    }
+                }
                 Step::Start { place } => {
                     if let Some(identity) = self.identity(&place) {
                         self.lanes.insert(place, Lane::start(identity, self.around.clone()));
@@ -195,6 +234,28 @@ impl Keeper {
                         self.order(&place, Order::Load { replica, digest, spec });
                     }
                 }
+            }
+        }
+    }
+
+    fn start_rank(&mut self, position: String) {
+        let wanted = self.task.as_ref().and_then(|task| task.ranks.get(&position));
+        let place = (position.clone(), 0);
+        if let (Some(desired), Some(identity)) = (wanted, self.identity(&place)) {
+            let seat =
+                RankSeat { gpu: self.index, position: position.clone(), device: identity.device };
+            self.ranks.insert(position, Rank::start(desired, seat, self.around.clone()));
+        }
+    }
+
+    /// Tells the ranks that are there what is wanted of them.
+    fn want(&self) {
+        let wanted = self.task.iter().flat_map(|task| &task.ranks);
+        for (position, desired) in wanted {
+            if let Some(rank) = self.ranks.get(position)
+                && rank.name() == desired.spec.name()
+            {
+                rank.want(desired);
             }
         }
     }

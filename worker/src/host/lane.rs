@@ -34,6 +34,8 @@ pub(super) type Shared = Arc<Mutex<Option<Box<dyn Gpu>>>>;
 pub(super) struct Surroundings {
     pub(super) launch: Arc<Launch>,
     pub(super) gpu: Shared,
+    /// Whether there is a router that hears the reports.
+    pub(super) joined: watch::Receiver<bool>,
     /// Told whenever something changed.
     pub(super) news: Arc<Notify>,
 }
@@ -68,6 +70,22 @@ pub(super) struct Adopted {
     pub(super) process: Process,
     pub(super) control: Control,
     pub(super) state: ExecutorState,
+}
+
+impl Surroundings {
+    pub(super) fn new(launch: Arc<Launch>, joined: watch::Receiver<bool>) -> Self {
+        Self { launch, gpu: Shared::default(), joined, news: Arc::new(Notify::new()) }
+    }
+
+    /// Marks the slice with `device` as used, for as long as the lease lives.
+    pub(super) async fn lease(&self, device: Option<String>) -> Result<Option<Lease>, GpuError> {
+        let Some(device) = device else { return Ok(None) };
+        let gpu = Arc::clone(&self.gpu);
+        let leased = tokio::task::spawn_blocking(move || {
+            gpu.lock().as_ref().map(|gpu| gpu.lease(&device)).transpose()
+        });
+        leased.await.unwrap_or(Ok(None))
+    }
 }
 
 impl Lane {
@@ -191,7 +209,7 @@ impl Keeper {
 
     /// One executor from its start to its end, with its slice leased.
     async fn live(&mut self, log: &mut Option<Log>, adopted: Option<Adopted>) -> Ended {
-        let _lease = match self.lease().await {
+        let _lease = match self.around.lease(self.identity.device.clone()).await {
             Ok(lease) => lease,
             Err(error) => {
                 if let Some(adopted) = adopted {
@@ -238,16 +256,6 @@ impl Keeper {
                 ended
             }
         }
-    }
-
-    /// Marks the slice as used, for as long as the lease lives.
-    async fn lease(&self) -> Result<Option<Lease>, GpuError> {
-        let Some(device) = self.identity.device.clone() else { return Ok(None) };
-        let gpu = Arc::clone(&self.around.gpu);
-        let leased = tokio::task::spawn_blocking(move || {
-            gpu.lock().as_ref().map(|gpu| gpu.lease(&device)).transpose()
-        });
-        leased.await.unwrap_or(Ok(None))
     }
 
     /// Connects, then passes orders one way and states the other until something ends it.

@@ -25,6 +25,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::rank::Lending;
 use crate::{lines::Lines, seat};
 
 /// The wait before a socket that is not there yet is tried again.
@@ -44,6 +45,8 @@ pub struct Launch {
     pub listen: Option<IpAddr>,
     /// How long they wait for another worker when this one is gone.
     pub orphan_wait: Duration,
+    /// On what terms jobs run here; absent, none do.
+    pub lending: Option<Lending>,
 }
 
 /// A lane, by the names its process and its files have.

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{GpuReport, LaneReport, ReplicaReport, ReplicaState, SliceReport, WHOLE, XidReport};
+use protocol::{
+    GpuReport, LaneReport, RankReport, ReplicaReport, ReplicaState, SliceReport, WHOLE, XidReport,
+};
 
 use super::{
     gpu::Keeper,
     lane::Status,
+    rank::Rank,
     sight::{can_reshape, position, why_not},
 };
 use crate::{
@@ -86,10 +89,21 @@ fn slices(keeper: &Keeper, survey: &Survey) -> Vec<SliceReport> {
             memory_bytes: memory_mib(slice).map(|mib| mib * MIB),
             lanes: mine.clone().map(|((_, lane), status)| of_lane(*lane, status)).collect(),
             replicas: replicas(keeper, &position, &mine),
+            rank: rank(keeper, &position),
             position,
         })
     });
     told.collect()
+}
+
+/// The rank that is on a slice, or shall be.
+fn rank(keeper: &Keeper, position: &str) -> Option<RankReport> {
+    let there = keeper.ranks.get(position).map(Rank::report);
+    there.or_else(|| {
+        let spec = &keeper.task.as_ref()?.ranks.get(position)?.spec;
+        let (job, run, rank) = (spec.job, spec.run, spec.rank);
+        Some(RankReport { job, run, rank, ..RankReport::default() })
+    })
 }
 
 fn of_lane(lane: u32, status: &Status) -> LaneReport {

@@ -10,11 +10,12 @@ use protocol::{Order, ReplicaState, Seat, WHOLE};
 use tokio::time::Instant;
 
 use super::{
-    backoff::Retry, gpu::Keeper, lane::Lane, neighbours::AtWork, process::Identity, report,
+    backoff::Retry, gpu::Keeper, lane::Lane, neighbours::AtWork, process::Identity, rank::Rank,
+    report,
 };
 use crate::{
     gpu::{GpuError, Mode, Reshaped, Sample, Slice, Survey, Xid},
-    reconcile::{LanePhase, LaneSeen, Loaded, Phase, Place, World},
+    reconcile::{LanePhase, LaneSeen, Loaded, Phase, Place, RankSeen, World},
 };
 
 /// The errors of a GPU that are remembered.
@@ -52,7 +53,8 @@ impl Keeper {
     pub(super) fn look(&mut self) {
         let (gpu, open) = (Arc::clone(&self.around.gpu), Arc::clone(&self.settings.open));
         let at_work = self.at_work();
-        let works = self.neighbours.works(at_work, Instant::now());
+        let mut works = self.neighbours.works(at_work, Instant::now());
+        works.extend(self.ranks.values().filter_map(Rank::work));
         self.call = Some(tokio::task::spawn_blocking(move || {
             let mut gpu = gpu.lock();
             let mut read = || {
@@ -152,6 +154,10 @@ impl Keeper {
         let mut world = World::default();
         for (place, lane) in &self.lanes {
             world.lanes.insert(place.clone(), seen(lane, &mut self.loads, now));
+        }
+        for (position, rank) in &self.ranks {
+            let seen = RankSeen { name: rank.name(), over: rank.is_over() };
+            world.ranks.insert(position.clone(), seen);
         }
         if let Some(survey) = &self.seen.survey {
             world.can_reshape = can_reshape(survey);

@@ -23,6 +23,7 @@ impl Dir {
             run_dir: self.0.clone(),
             listen: None,
             orphan_wait: Duration::ZERO,
+            lending: None,
         }
     }
 
@@ -62,7 +63,7 @@ fn desired(generation: u64, replicas: &[u32]) -> Desired {
         spec: Some(spec.clone()),
     };
     let replicas = replicas.iter().map(replica).collect();
-    let slices = vec![DesiredSlice { position: POSITION.into(), replicas }];
+    let slices = vec![DesiredSlice { position: POSITION.into(), replicas, rank: None }];
     let positions = Some(vec![POSITION.to_owned()]);
     Desired { generation, gpus: vec![DesiredGpu { gpu: 0, positions, slices }] }
 }

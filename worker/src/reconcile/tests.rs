@@ -16,7 +16,11 @@ fn wish(positions: &[&str], replicas: &[(u32, &str, u32)]) -> Wish {
     let wanted = |(id, position, lane): &(u32, &str, u32)| {
         (*id, Wanted { place: place(position, *lane), digest: u64::from(*id), memory_mib: 1_000 })
     };
-    Wish { cut: Some(cut(positions)), replicas: replicas.iter().map(wanted).collect() }
+    Wish {
+        cut: Some(cut(positions)),
+        replicas: replicas.iter().map(wanted).collect(),
+        ..Wish::default()
+    }
 }
 
 fn loaded(id: u32, phase: Phase) -> Loaded {
@@ -134,6 +138,25 @@ fn a_process_whose_slice_is_gone_is_stopped_at_once() {
     assert!(next(&wish, &world).steps.contains(&Step::Stop { place: place(LEFT, 0) }));
 }
 
+#[test]
+fn a_slice_has_replicas_or_a_rank_and_each_waits_for_the_other_to_be_gone() {
+    let lent = Wish { ranks: [(LEFT.to_owned(), "7.1.0".to_owned())].into(), ..wish(&[LEFT], &[]) };
+    let served = with(world(&[LEFT]), LEFT, &[(1, Phase::Draining)]);
+    assert_eq!(next(&lent, &served).steps, []);
+    let start = Step::StartRank { position: LEFT.to_owned() };
+    assert_eq!(next(&lent, &world(&[LEFT])).steps, [start]);
+
+    let back = wish(&[LEFT], &[(1, LEFT, 0)]);
+    let mut seen = world(&[LEFT]);
+    seen.ranks.insert(LEFT.to_owned(), RankSeen { name: "7.1.0".to_owned(), over: false });
+    let position = LEFT.to_owned();
+    assert_eq!(next(&back, &seen).steps, [Step::StopRank { position: position.clone() }]);
+    seen.ranks.get_mut(LEFT).unwrap().over = true;
+    assert_eq!(next(&back, &seen).steps, [Step::ForgetRank { position }]);
+    seen.ranks.clear();
+    assert_eq!(next(&back, &seen).steps, [Step::Start { place: place(LEFT, 0) }]);
+}
+
 /// SplitMix64: small, seedable, and the same on every machine.
 struct Random(u64);
 
@@ -153,14 +176,20 @@ const CUTS: [&[&str]; 5] =
 fn any_wish(random: &mut Random, ids: &mut u32) -> Wish {
     let positions = CUTS[random.below(CUTS.len() as u64) as usize];
     let mut replicas = Vec::new();
+    let mut ranks = BTreeMap::new();
     for position in positions {
+        if random.below(3) == 0 {
+            *ids += 1;
+            ranks.insert((*position).to_owned(), format!("{ids}.1.0"));
+            continue;
+        }
         // At most two of them: no slice has memory for three.
         for _ in 0..random.below(3) {
             *ids += 1;
             replicas.push((*ids, *position, random.below(2) as u32));
         }
     }
-    wish(positions, &replicas)
+    Wish { ranks, ..wish(positions, &replicas) }
 }
 
 /// Does what was asked as a real GPU and real processes would, some of it a little later.
@@ -175,6 +204,8 @@ fn act(world: &mut World, wish: &Wish, step: &Step, random: &mut Random) {
             let cut = wish.cut.clone().unwrap();
             let used = world.lanes.keys().find(|(position, _)| !cut.contains(position));
             assert_eq!(used, None, "a slice with a process would be destroyed");
+            let lent = world.ranks.keys().find(|position| !cut.contains(*position));
+            assert_eq!(lent, None, "a slice with a rank would be destroyed");
             world.slices = cut.into_iter().map(|position| (position, Some(2_500))).collect();
         }
         Step::Start { place } => {
@@ -187,6 +218,15 @@ fn act(world: &mut World, wish: &Wish, step: &Step, random: &mut Random) {
             let lane = world.lanes.get_mut(place).unwrap();
             assert_eq!(lane.phase, LanePhase::Up, "loaded into a process that is not up");
             lane.replicas.insert(*replica, loaded(*replica, phase));
+        }
+        Step::StartRank { position } => {
+            assert!(world.lanes.keys().all(|(other, _)| other != position), "not alone");
+            let seen = RankSeen { name: wish.ranks[position].clone(), over: false };
+            assert_eq!(world.ranks.insert(position.clone(), seen), None, "two on one slice");
+        }
+        Step::StopRank { position } => world.ranks.get_mut(position).unwrap().over = true,
+        Step::ForgetRank { position } => {
+            assert!(world.ranks.remove(position).is_some_and(|seen| seen.over), "it still runs");
         }
     }
 }
@@ -243,7 +283,10 @@ fn harmless(step: &Step, wish: &Wish, world: &World) -> bool {
     match step {
         Step::Unload { place, replica } => !kept(place, *replica),
         Step::Stop { place } => !world.lanes[place].replicas.keys().any(|id| kept(place, *id)),
-        Step::Reshape | Step::Start { .. } | Step::Load { .. } => true,
+        Step::StopRank { position } | Step::ForgetRank { position } => {
+            wish.ranks.get(position) != Some(&world.ranks[position].name)
+        }
+        Step::Reshape | Step::Start { .. } | Step::Load { .. } | Step::StartRank { .. } => true,
     }
 }
 
@@ -259,5 +302,8 @@ fn is_true(wish: &Wish, world: &World) -> bool {
     }
     found.sort_unstable();
     let wanted: Vec<_> = wish.replicas.iter().map(|(id, one)| (*id, &one.place)).collect();
-    found == wanted && world.slices.keys().eq(wish.cut.as_ref().unwrap())
+    let ranks = world.ranks.iter().map(|(position, seen)| (position, &seen.name));
+    found == wanted
+        && ranks.eq(wish.ranks.iter())
+        && world.slices.keys().eq(wish.cut.as_ref().unwrap())
 }

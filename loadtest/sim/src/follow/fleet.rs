@@ -112,7 +112,14 @@ impl Standing {
                     let id = self.next;
                     self.next += 1;
                     let (model, state) = (Some(model), State::Starting);
-                    slice.replicas.push(Replica { id, model, state, busy: 0.0 });
+                    slice.replicas.push(Replica {
+                        id,
+                        model,
+                        current: true,
+                        processes,
+                        state,
+                        busy: 0.0,
+                    });
                     self.lives.insert(id, Life { ready_at, processes, capacity_rps });
                 }
             }
@@ -132,6 +139,7 @@ impl Standing {
             position: *position,
             loaned: false,
             pinned: false,
+            doomed: false,
             replicas: Vec::new(),
         }));
     }

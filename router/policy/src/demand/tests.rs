@@ -31,6 +31,14 @@ fn a_steady_rate_is_forecast_with_a_tenth_of_room() {
 }
 
 #[test]
+fn another_rule_forgets_nothing_of_what_was_asked_for() {
+    let (mut demand, now) = steady(1_000, 300);
+    demand.adopt(Rule { slo: Duration::from_millis(40), ..Rule::default() });
+    let forecast = demand.forecast(1_100.0, LOAD, at(now));
+    assert!((forecast.rate_rps - 1_100.0).abs() < 20.0, "{forecast:?}");
+}
+
+#[test]
 fn small_rates_have_more_room_since_chance_is_larger() {
     let (mut demand, now) = steady(4, 300);
     let forecast = demand.forecast(10.0, LOAD, at(now));

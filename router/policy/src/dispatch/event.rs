@@ -99,7 +99,7 @@ pub enum ClosedBy {
 }
 
 /// The most rows the next batch on a replica may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchLimit {
     /// The replica.
     pub replica: u32,
@@ -107,6 +107,8 @@ pub struct BatchLimit {
     pub rows: u32,
     /// What it is that allows no more.
     pub set_by: LimitedBy,
+    /// How many times as long as at first such a batch takes there.
+    pub slowdown: f64,
 }
 
 /// What holds a batch limit down.

@@ -191,7 +191,7 @@ fn ask_4_batches_keep_their_bound_at_the_edge_values() {
 #[test]
 fn a_request_with_more_rows_than_the_limit_of_the_moment_is_served_by_itself() {
     let mut rig = Rig::slow(32);
-    let smallest = BatchLimit { replica: 0, rows: 1, set_by: LimitedBy::Aimd };
+    let smallest = BatchLimit { replica: 0, rows: 1, set_by: LimitedBy::Aimd, slowdown: 1.0 };
     assert_eq!(rig.machine.limits().collect::<Vec<_>>(), [smallest]);
     rig.arrive(|arrival| arrival.rows = 20).unwrap();
     assert_eq!(rig.sent[0].rows, 20);

@@ -55,6 +55,11 @@ impl Curve {
         self.interpolate_by(size, |point| point.mean_us)
     }
 
+    /// What a batch of `size` rows took at first.
+    pub(super) fn first(&self, size: u32) -> f64 {
+        self.interpolate_by(size, |point| point.first_us)
+    }
+
     /// Whether a size in `sizes` has been seen often enough to be judged.
     pub(super) fn knows(&self, sizes: RangeInclusive<u32>) -> bool {
         self.points.iter().any(|point| point.seen >= KNOWN && sizes.contains(&point.size))
@@ -88,7 +93,7 @@ impl Curve {
         let roomy = above == 0 || size - self.points[above - 1].size > size / 32;
         if self.points.len() < MOST_POINTS && roomy {
             let mean_us = self.interpolate(size);
-            let first_us = self.interpolate_by(size, |point| point.first_us);
+            let first_us = self.first(size);
             let last_us = Some(took_us);
             self.points.insert(above, Point { size, mean_us, first_us, seen: 1, last_us });
         }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mig::Position;
+
 use super::{
     Gpu, Leaving, Placed, Replica, Slice, State, Target,
     known::{Known, Spot, spot},
@@ -88,7 +90,13 @@ impl Known<'_> {
         let gpu: &Gpu = &self.snapshot.gpus[there.gpu];
         let model = there.replica.model.ok_or("its model is served no more")?;
         if !gpu.healthy {
-            return Err("its GPU is not healthy");
+            return Err("its GPU does not work or is about to go");
+        }
+        if there.slice.doomed {
+            return Err("its slice shall vanish");
+        }
+        if !there.replica.current {
+            return Err("its model was changed");
         }
         match there.replica.state {
             State::Starting | State::Ready => Ok(model),
@@ -101,16 +109,22 @@ impl Known<'_> {
     /// that as others on it leave.
     fn serves_rps(&self, there: &There<'_>) -> f64 {
         let Some(model) = there.replica.model else { return 0.0 };
-        let kind = self.snapshot.gpus[there.gpu].kind;
+        let whole_rps = self.alone_rps(model, there.gpu, there.slice.position);
+        whole_rps / there.slice.replicas.len().max(1) as f64
+    }
+
+    /// What a model serves on a slice that it has to itself.
+    pub(super) fn alone_rps(&self, model: usize, gpu: usize, position: Position) -> f64 {
         let rules = &self.snapshot.rules;
         let model = &self.models[model];
         let limit_ms = rules.latency_share * model.slo_ms + 1e-9;
-        let ways = plan::ways(model, kind, there.slice.position.profile());
+        let kind = self.snapshot.gpus[gpu].kind;
+        let ways = plan::ways(model, &[(kind, position.profile())]);
         let allowed = ways
             .iter()
+            .flatten()
             .filter(|way| way.latency_ms <= limit_ms && way.processes <= rules.max_processes);
-        let whole_rps = allowed.map(|way| way.capacity_rps).fold(0.0, f64::max);
-        whole_rps / there.slice.replicas.len().max(1) as f64
+        allowed.map(|way| way.capacity_rps).fold(0.0, f64::max)
     }
 
     /// Where a slice has come to have exactly those it shall, each serves what it shall.
@@ -128,6 +142,10 @@ impl Known<'_> {
         for one in &mut target.placed {
             let place = spot(one.gpu, one.position);
             let (all, exist) = wanted.get(&place).copied().unwrap_or_default();
+            if all == 1 && exist == 1 {
+                // More may have been learned since it was planned.
+                one.capacity_rps = self.alone_rps(one.model, one.gpu, one.position);
+            }
             if all == exist && present.get(&place) == Some(&all) {
                 one.serves_rps = one.capacity_rps;
             }
@@ -142,7 +160,9 @@ impl Known<'_> {
             let free = |one: &Placed| one.gpu != there.gpu || !one.position.overlaps(position);
             let leaves = |one: &Leaving| one.replica == there.replica.id;
             let Some(index) = target.leaving.iter().position(leaves) else { continue };
-            if self.short(target).contains(&model) && target.placed.iter().all(free) {
+            let count = target.held(self.models.len())[model].1;
+            let few = count < self.models[model].replicas_max;
+            if few && self.short(target).contains(&model) && target.placed.iter().all(free) {
                 let Leaving { serves_rps, .. } = target.leaving.remove(index);
                 target.placed.push(kept(&there, model, serves_rps));
             }
@@ -158,7 +178,7 @@ fn kept(there: &There<'_>, model: usize, serves_rps: f64) -> Placed {
         model,
         replica: Some(there.replica.id),
         batch: 0,
-        processes: 0,
+        processes: there.replica.processes,
         capacity_rps: serves_rps,
         serves_rps,
         why: "it is there".to_owned(),

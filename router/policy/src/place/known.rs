@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mig::{Kind, Position};
+use mig::{Kind, Position, Profile};
 
-use super::{Placed, Snapshot, Target};
-use crate::plan::{self, Gpus, Measured, Model, Plan, Problem, Row, Site};
+use super::{Placed, Refusal, Slice, Snapshot, Target};
+use crate::plan::{self, Choice, Gpus, Measured, Model, Plan, Problem, Row, Site};
 
 /// A GPU and the slice on it, from its start to its end.
 pub(super) type Spot = (usize, u8, u8);
@@ -19,20 +19,37 @@ pub(super) struct Known<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) models: Vec<Model>,
     /// What cannot be as it should.
-    pub(super) told: Vec<String>,
+    pub(super) told: Vec<Refusal>,
+    /// Models of which nothing is known.
+    unknown: BTreeSet<usize>,
 }
 
 impl<'a> Known<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let mut told = Vec::new();
-        let models = snapshot.models.iter();
-        let models = models.map(|model| feasible(assumed(model, snapshot), snapshot, &mut told));
-        Self { snapshot, models: models.collect(), told }
+        let mut models = Vec::with_capacity(snapshot.models.len());
+        for (index, model) in snapshot.models.iter().enumerate() {
+            let (model, why) = feasible(assumed(model, snapshot), snapshot);
+            told.extend(why.map(|why| Refusal { model: Some(index), why }));
+            models.push(model);
+        }
+        let unknown = |index: &usize| snapshot.models[*index].measured.is_empty();
+        let unknown = (0..models.len()).filter(unknown).collect();
+        Self { snapshot, models, told, unknown }
+    }
+
+    /// Why a new replica is where it is, if the planner says `why`.
+    pub(super) fn why(&self, model: usize, why: &str) -> String {
+        if self.unknown.contains(&model) {
+            return "nothing is known of it yet, so any slice with memory for it will do"
+                .to_owned();
+        }
+        why.to_owned()
     }
 
     /// The same fleet with other demands.
     pub(super) fn with(&self, models: Vec<Model>) -> Self {
-        Self { snapshot: self.snapshot, models, told: Vec::new() }
+        Self { snapshot: self.snapshot, models, told: Vec::new(), unknown: self.unknown.clone() }
     }
 }
 
@@ -119,7 +136,7 @@ impl Known<'_> {
             taken.iter().map(|slice| spot(slice.gpu, slice.position)).collect();
         for (gpu, on) in self.snapshot.gpus.iter().enumerate() {
             for slice in &on.slices {
-                let known = known.contains(&spot(gpu, slice.position));
+                let known = known.contains(&spot(gpu, slice.position)) || slice.doomed;
                 if !known && (slice.loaned || slice.pinned || !slice.replicas.is_empty()) {
                     let (kind, position) = (on.kind.name.as_str(), slice.position);
                     taken.push(plan::Slice { gpu, kind, position, replicas: Vec::new() });
@@ -133,12 +150,16 @@ impl Known<'_> {
         let used: BTreeSet<Spot> =
             target.placed.iter().map(|one| spot(one.gpu, one.position)).collect();
         let sites = self.snapshot.gpus.iter().enumerate().map(|(index, gpu)| {
+            let doomed = |slice: &&Slice| slice.doomed && !slice.replicas.is_empty();
+            let doomed = || gpu.slices.iter().filter(doomed);
             let empty = gpu
                 .slices
                 .iter()
-                .filter(|slice| !slice.loaned && !slice.pinned && slice.replicas.is_empty())
+                .filter(|slice| !slice.loaned && !slice.pinned && !slice.doomed)
+                .filter(|slice| slice.replicas.is_empty())
                 .map(|slice| slice.position)
-                .filter(|position| !used.contains(&spot(index, *position)));
+                .filter(|position| !used.contains(&spot(index, *position)))
+                .filter(|position| !doomed().any(|slice| slice.position.overlaps(*position)));
             (index, Site { empty: empty.collect(), cuttable: gpu.cuttable, open: gpu.healthy })
         });
         sites.collect()
@@ -169,7 +190,7 @@ impl Known<'_> {
                     processes: replica.processes,
                     capacity_rps: replica.capacity_rps,
                     serves_rps: same.map_or(replica.capacity_rps, |one| one.serves_rps),
-                    why: same.map_or_else(|| replica.why.clone(), |one| one.why.clone()),
+                    why: same.map_or_else(|| self.why(model, &replica.why), |one| one.why.clone()),
                 });
             }
         }
@@ -187,51 +208,71 @@ pub(super) fn placeable(model: &Model) -> bool {
     !model.measured.is_empty()
 }
 
-/// A model that no slice serves in time is put where it is fastest; of one that can be nowhere, no
-/// measurement is left.
-fn feasible(mut model: Model, snapshot: &Snapshot, told: &mut Vec<String>) -> Model {
+/// A model that no slice serves in its share of the objective is put where it is fastest, and one that
+/// no slice serves in time at all anywhere; of one that can be nowhere, no measurement is left.
+fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
     let Snapshot { gpus, rules, .. } = snapshot;
-    let mut kinds: Vec<&'static Kind> = gpus.iter().map(|gpu| gpu.kind).collect();
-    kinds.dedup_by_key(|kind| &kind.name);
-    let profiles = kinds.iter().flat_map(|kind| kind.profiles.iter().map(move |one| (kind, one)));
-    let ways = profiles.flat_map(|(kind, profile)| plan::ways(&model, kind, profile));
-    let allowed = ways.filter(|way| way.processes <= rules.max_processes);
-    let fastest_ms = allowed.map(|way| way.latency_ms).fold(f64::INFINITY, f64::min);
+    let on: Vec<(&Kind, &Profile)> = kinds(snapshot)
+        .into_iter()
+        .flat_map(|kind| kind.profiles.iter().map(move |profile| (kind, profile)))
+        .collect();
+    let fastest = |ways: &Vec<Choice>| {
+        let allowed = ways.iter().filter(|way| way.processes <= rules.max_processes);
+        allowed.map(|way| way.latency_ms).reduce(f64::min)
+    };
+    let fastest_ms: Vec<f64> = plan::ways(&model, &on).iter().filter_map(fastest).collect();
     let Model { name, slo_ms, .. } = &model;
-    if fastest_ms.is_infinite() {
+    let mut told = None;
+    let limit_ms = rules.latency_share * slo_ms;
+    let Some(least_ms) = fastest_ms.iter().copied().reduce(f64::min) else {
         if !gpus.is_empty() {
-            told.push(format!("{name} is not placed: no slice of the fleet has memory for it"));
+            told = Some(format!("{name} is not placed: no slice of the fleet has memory for it"));
         }
         model.measured.clear();
-    } else if fastest_ms > rules.latency_share * slo_ms {
-        told.push(format!(
-            "{name} is placed where it is fastest, and will be late: of its {slo_ms:.1} ms a batch \
-             may take {:.1} ms, and takes {fastest_ms:.1} ms at least",
-            rules.latency_share * slo_ms
+        return (model, told);
+    };
+    if least_ms > limit_ms {
+        let (where_to, needs_ms) = if least_ms > *slo_ms {
+            ("anywhere", fastest_ms.iter().copied().fold(least_ms, f64::max))
+        } else {
+            ("where it is fastest", least_ms)
+        };
+        told = Some(format!(
+            "{name} is placed {where_to}, and will be late: of its {slo_ms:.1} ms a batch may take \
+             {limit_ms:.1} ms, and takes {least_ms:.1} ms at least"
         ));
-        model.slo_ms = fastest_ms / rules.latency_share * 1.001;
+        model.slo_ms = needs_ms / rules.latency_share * 1.001;
     }
-    model
+    (model, told)
 }
 
-/// A model of which nothing is known is taken to be served by any slice with memory for it.
+/// The kinds of GPU there are.
+fn kinds(snapshot: &Snapshot) -> Vec<&'static Kind> {
+    let mut kinds: Vec<&'static Kind> = Vec::new();
+    for gpu in &snapshot.gpus {
+        if !kinds.iter().any(|kind| kind.name == gpu.kind.name) {
+            kinds.push(gpu.kind);
+        }
+    }
+    kinds
+}
+
+/// A model of which nothing is known is taken to need a slice to itself, any with memory for it, and
+/// to be served by that.
 fn assumed(model: &Model, snapshot: &Snapshot) -> Model {
     let mut model = model.clone();
     if model.measured.is_empty() {
-        let mut kinds: Vec<&str> = Vec::new();
-        for gpu in &snapshot.gpus {
-            if kinds.contains(&gpu.kind.name.as_str()) {
-                continue;
-            }
-            kinds.push(&gpu.kind.name);
-            let rows = gpu.kind.profiles.iter().map(|profile| Row {
+        let throughput_rps = 1e3 / (snapshot.rules.latency_share * model.slo_ms);
+        model.demand_rps = model.demand_rps.min(throughput_rps);
+        for kind in kinds(snapshot) {
+            let rows = kind.profiles.iter().map(|profile| Row {
                 profile: profile.name.clone(),
                 batch: 1,
                 processes: 1,
-                throughput_rps: model.demand_rps.max(1e6),
+                throughput_rps,
             });
-            let kind = Some(gpu.kind.name.clone());
-            model.measured.push(Measured { kind, rows: rows.collect() });
+            let name = Some(kind.name.clone());
+            model.measured.push(Measured { kind: name, rows: rows.collect() });
         }
     }
     model

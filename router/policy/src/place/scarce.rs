@@ -1,6 +1,6 @@
 //! What each gets when there is not enough for all.
 
-use super::{Target, known::Known};
+use super::{Refusal, Target, known::Known};
 
 /// Each try asks for this part of what the one before did.
 const LESS: f64 = 0.8;
@@ -10,7 +10,7 @@ const TRIES: i32 = 32;
 impl Known<'_> {
     /// Gives all who lack something the same part of it, as large as there is room for, and says what
     /// is missing. A model that would have nothing at all gets something at the cost of others.
-    pub(super) fn share_out(&self, target: &mut Target, refusals: &mut Vec<String>) {
+    pub(super) fn share_out(&self, target: &mut Target, refusals: &mut Vec<Refusal>) {
         let short = self.short(target);
         if !self.add_part(target, &short) {
             for index in &short {
@@ -21,15 +21,28 @@ impl Known<'_> {
         if short.iter().any(|index| held[*index].1 == 0) {
             self.share_anew(target);
         }
+        for index in &short {
+            self.crowd(target, *index);
+        }
         let held = target.held(self.models.len());
         for index in short {
             let (model, (gets_rps, count)) = (&self.models[index], held[index]);
-            if gets_rps < model.demand_rps * (1.0 - 1e-9) || count < model.replicas_min.max(1) {
-                refusals.push(format!(
+            let told = |why: String| Refusal { model: Some(index), why };
+            if let Err(free_mib) = self.beside(target, index)
+                && count == 0
+            {
+                let needs_mib = self.memory_mib(index);
+                refusals.push(told(format!(
+                    "a replica needs {needs_mib} MiB; no slice has more than {free_mib:.0} left"
+                )));
+            } else if gets_rps < model.demand_rps * (1.0 - 1e-9)
+                || count < model.replicas_min.max(1)
+            {
+                refusals.push(told(format!(
                     "{} is to serve {:.1} requests/s and gets {gets_rps:.1} from {count} of at least \
                      {} replicas: there is no room for more",
                     model.name, model.demand_rps, model.replicas_min
-                ));
+                )));
             }
         }
     }

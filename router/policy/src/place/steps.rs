@@ -5,19 +5,15 @@
 //! to those they share a slice with, and all stops without which enough is still ready. If neither is
 //! possible, what would be missed least makes way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mig::Position;
 
-use super::{
-    Action, Leaving, Placed, Snapshot, State, Step, Target,
-    known::{Spot, spot},
-};
+use super::{Action, Leaving, Placed, Snapshot, State, Step, Target};
 
 /// A replica on the way.
 #[derive(Clone, Debug)]
 struct Walker {
-    gpu: usize,
     position: Position,
     model: Option<usize>,
     replica: Option<u64>,
@@ -26,6 +22,9 @@ struct Walker {
     settled_rps: f64,
     busy: f64,
     ready: bool,
+    processes: u32,
+    /// Of an earlier edition.
+    outdated: bool,
     stays: bool,
     gone: bool,
 }
@@ -34,19 +33,21 @@ struct Walker {
 struct Walk<'a> {
     snapshot: &'a Snapshot,
     leaving: BTreeMap<u64, &'a Leaving>,
-    walkers: Vec<Walker>,
+    /// By GPU.
+    walkers: Vec<Vec<Walker>>,
     /// Slices that are there, by GPU.
     slices: Vec<Vec<Position>>,
     pending: Vec<&'a Placed>,
-    /// What of each model must stay ready: its demand, or what the target has if that is less.
-    wanted_rps: Vec<f64>,
+    /// What of each model must stay ready, in requests per second and in replicas: its demand and its
+    /// least, or what the target has if that is less.
+    wanted: Vec<(f64, u32)>,
     steps: Vec<Step>,
     stage: u32,
 }
 
 pub(super) fn steps(snapshot: &Snapshot, target: &Target) -> Vec<Step> {
     let mut walk = Walk::new(snapshot, target);
-    let most = walk.pending.len() + walk.walkers.len() + 1;
+    let most = walk.pending.len() + walk.all().count() + 1;
     for stage in 0..most as u32 {
         walk.stage = stage;
         let started = walk.start(false);
@@ -54,7 +55,7 @@ pub(super) fn steps(snapshot: &Snapshot, target: &Target) -> Vec<Step> {
         if walk.is_done() {
             break;
         }
-        let waiting = walk.walkers.iter().any(|one| one.gone || (one.stays && !one.ready));
+        let waiting = walk.all().any(|one| one.gone || (one.stays && !one.ready));
         if !(started || stopped || waiting || walk.make_way() || walk.start(true)) {
             break;
         }
@@ -69,14 +70,13 @@ impl<'a> Walk<'a> {
             target.placed.iter().filter_map(|one| Some((one.replica?, one))).collect();
         let leaving: BTreeMap<u64, &Leaving> =
             target.leaving.iter().map(|one| (one.replica, one)).collect();
-        let mut walkers = Vec::new();
+        let mut walkers = vec![Vec::new(); snapshot.gpus.len()];
         for (gpu, on) in snapshot.gpus.iter().enumerate() {
             for slice in &on.slices {
                 for one in &slice.replicas {
                     let stays = placed.get(&one.id);
                     let leaves_rps = leaving.get(&one.id).map_or(0.0, |known| known.serves_rps);
-                    walkers.push(Walker {
-                        gpu,
+                    walkers[gpu].push(Walker {
                         position: slice.position,
                         model: one.model,
                         replica: Some(one.id),
@@ -84,6 +84,8 @@ impl<'a> Walk<'a> {
                         settled_rps: stays.map_or(0.0, |known| known.capacity_rps),
                         busy: one.busy,
                         ready: one.state == State::Ready,
+                        processes: one.processes,
+                        outdated: !one.current,
                         stays: stays.is_some(),
                         gone: one.state == State::Draining,
                     });
@@ -96,19 +98,21 @@ impl<'a> Walk<'a> {
             .map(|gpu| gpu.slices.iter().map(|slice| slice.position).collect())
             .collect();
         let pending = target.placed.iter().filter(|one| one.replica.is_none()).collect();
-        let mut wanted_rps = vec![0.0; snapshot.models.len()];
-        for one in &target.placed {
-            wanted_rps[one.model] += one.capacity_rps;
-        }
-        for (wanted_rps, model) in wanted_rps.iter_mut().zip(&snapshot.models) {
+        let mut wanted = target.held(snapshot.models.len());
+        for ((wanted_rps, count), model) in wanted.iter_mut().zip(&snapshot.models) {
             *wanted_rps = model.demand_rps.min(*wanted_rps);
+            *count = model.replicas_min.min(*count);
         }
         let steps = Vec::new();
-        Self { snapshot, leaving, walkers, slices, pending, wanted_rps, steps, stage: 0 }
+        Self { snapshot, leaving, walkers, slices, pending, wanted, steps, stage: 0 }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Walker> {
+        self.walkers.iter().flatten()
     }
 
     fn is_done(&self) -> bool {
-        self.pending.is_empty() && self.walkers.iter().all(|one| one.stays || one.gone)
+        self.pending.is_empty() && self.all().all(|one| one.stays || one.gone)
     }
 
     /// Starts all for which there is room, or with `squeeze` the first for which there would be if it
@@ -136,8 +140,7 @@ impl<'a> Walk<'a> {
                 create.push(placed.position);
             }
             started.push(placed);
-            self.walkers.push(Walker {
-                gpu: placed.gpu,
+            self.walkers[placed.gpu].push(Walker {
                 position: placed.position,
                 model: Some(placed.model),
                 replica: None,
@@ -145,6 +148,8 @@ impl<'a> Walk<'a> {
                 settled_rps: placed.capacity_rps,
                 busy: 0.0,
                 ready: false,
+                processes: placed.processes,
+                outdated: false,
                 stays: true,
                 gone: false,
             });
@@ -170,22 +175,33 @@ impl<'a> Walk<'a> {
 
     /// Who must be gone before a replica can be started: those that leave, on or across its slice.
     fn blockers(&self, placed: &'a Placed) -> impl Iterator<Item = usize> {
-        let across = |one: &Walker| {
-            one.gpu == placed.gpu
-                && if one.position == placed.position {
-                    !one.stays
-                } else {
-                    one.position.overlaps(placed.position)
-                }
+        let in_the_way = move |one: &Walker| {
+            if one.position == placed.position {
+                !(one.stays || one.outdated && self.holds_both(placed))
+            } else {
+                one.position.overlaps(placed.position)
+            }
         };
-        let in_the_way = move |(_, one): &(usize, &Walker)| across(one);
-        self.walkers.iter().enumerate().filter(in_the_way).map(|(index, _)| index)
+        let on_gpu = self.walkers[placed.gpu].iter().enumerate();
+        on_gpu.filter(move |(_, one)| in_the_way(one)).map(|(index, _)| index)
+    }
+
+    /// Whether a slice has memory for a replica beside all that are on it now.
+    fn holds_both(&self, placed: &Placed) -> bool {
+        let memory_mib = |model: usize| {
+            self.snapshot.models[model].memory_mib.map_or(0.0, |stated| stated as f64)
+        };
+        let here = self.walkers[placed.gpu].iter().filter(|one| one.position == placed.position);
+        let taken_mib: f64 =
+            here.filter_map(|one| Some(memory_mib(one.model?) * f64::from(one.processes))).sum();
+        let more_mib = memory_mib(placed.model) * f64::from(placed.processes);
+        taken_mib + more_mib <= placed.position.profile().memory_gib * 1024.0
     }
 
     /// Requests per second of each model that can be served at this stage.
     fn ready_rps(&self) -> Vec<f64> {
         let mut ready_rps = vec![0.0; self.snapshot.models.len()];
-        for one in self.walkers.iter().filter(|one| one.ready && !one.gone) {
+        for one in self.all().filter(|one| one.ready && !one.gone) {
             if let Some(model) = one.model {
                 ready_rps[model] += one.capacity_rps;
             }
@@ -195,63 +211,79 @@ impl<'a> Walk<'a> {
 
     /// Whether those on the slice can do with less; if so, that is taken from what is ready.
     fn share(&self, placed: &Placed, ready_rps: &mut [f64]) -> bool {
-        let on_it = |one: &&Walker| one.gpu == placed.gpu && one.position == placed.position;
-        let mut left_rps = ready_rps.to_vec();
-        for one in self.walkers.iter().filter(on_it).filter(|one| one.ready && !one.gone) {
-            if let Some(model) = one.model {
-                left_rps[model] -= (one.capacity_rps - one.settled_rps).max(0.0);
-                if left_rps[model] < self.enough_rps(model) && left_rps[model] < ready_rps[model] {
-                    return false;
-                }
-            }
+        let on_gpu = self.walkers[placed.gpu].iter();
+        let losers = on_gpu.filter(|one| {
+            let serves = one.ready && !one.gone && one.settled_rps < one.capacity_rps;
+            one.position == placed.position && serves
+        });
+        let lost: Vec<(usize, f64)> = losers
+            .filter_map(|one| Some((one.model?, one.capacity_rps - one.settled_rps)))
+            .collect();
+        let enough = lost
+            .iter()
+            .all(|(model, lost_rps)| ready_rps[*model] - lost_rps >= self.enough_rps(*model));
+        for (model, lost_rps) in lost.into_iter().filter(|_| enough) {
+            ready_rps[model] -= lost_rps;
         }
-        ready_rps.copy_from_slice(&left_rps);
-        true
+        enough
     }
 
-    /// From now on, those on the slice serve what they shall in the end.
+    /// From now on, those on the slice serve no more than they shall in the end.
     fn settle_slice(&mut self, gpu: usize, position: Position) {
-        let on_it = |one: &&mut Walker| one.gpu == gpu && one.position == position;
-        for one in self.walkers.iter_mut().filter(on_it) {
+        for one in self.walkers[gpu].iter_mut().filter(|one| one.position == position) {
             one.capacity_rps = one.settled_rps.min(one.capacity_rps);
         }
     }
 
     fn enough_rps(&self, model: usize) -> f64 {
-        self.wanted_rps[model] * (1.0 - 1e-9)
+        self.wanted[model].0 * (1.0 - 1e-9)
     }
 
     /// Stops all that leave and are not needed; says whether there were any.
     fn stop(&mut self) -> bool {
         let mut ready_rps = self.ready_rps();
-        let mut order: Vec<usize> = (0..self.walkers.len())
-            .filter(|index| !self.walkers[*index].stays && !self.walkers[*index].gone)
-            .collect();
+        let mut ready = vec![0_u32; self.snapshot.models.len()];
+        for model in self.all().filter(|one| one.ready && !one.gone).filter_map(|one| one.model) {
+            ready[model] += 1;
+        }
+        let mut order: Vec<(usize, usize)> = Vec::new();
+        for (gpu, walkers) in self.walkers.iter().enumerate() {
+            let leaving = |index: &usize| !walkers[*index].stays && !walkers[*index].gone;
+            order.extend((0..walkers.len()).filter(leaving).map(|index| (gpu, index)));
+        }
         order.sort_by(|a, b| {
-            let (a, b) = (&self.walkers[*a], &self.walkers[*b]);
+            let (a, b) = (&self.walkers[a.0][a.1], &self.walkers[b.0][b.1]);
             a.ready.cmp(&b.ready).then(a.busy.total_cmp(&b.busy)).then(b.replica.cmp(&a.replica))
         });
         let mut any = false;
-        for index in order {
-            let one = &self.walkers[index];
-            let needed = one.model.filter(|_| one.ready).is_some_and(|model| {
+        for at in order {
+            let one = &self.walkers[at.0][at.1];
+            let serving = one.model.filter(|_| one.ready);
+            if let Some(model) = serving {
                 let left_rps = ready_rps[model] - one.capacity_rps;
-                left_rps < self.enough_rps(model)
-            });
-            if needed {
-                continue;
+                let needed =
+                    left_rps < self.enough_rps(model) || ready[model] <= self.wanted[model].1;
+                if needed && !self.is_lost(at.0, model) {
+                    continue;
+                }
+                ready_rps[model] = left_rps;
+                ready[model] -= 1;
             }
-            if let Some(model) = one.model.filter(|_| one.ready) {
-                ready_rps[model] -= one.capacity_rps;
-            }
-            self.let_go(index, "");
+            self.let_go(at, "");
             any = true;
         }
         any
     }
 
-    fn let_go(&mut self, index: usize, also: &str) {
-        let one = &mut self.walkers[index];
+    /// Whether a replica's GPU goes and nothing will take its place, so that waiting is in vain.
+    fn is_lost(&self, gpu: usize, model: usize) -> bool {
+        let awaited = self.pending.iter().any(|placed| placed.model == model)
+            || self.all().any(|one| one.model == Some(model) && one.stays && !one.ready);
+        !self.snapshot.gpus[gpu].healthy && !awaited
+    }
+
+    fn let_go(&mut self, (gpu, index): (usize, usize), also: &str) {
+        let one = &mut self.walkers[gpu][index];
         one.gone = true;
         let Some(replica) = one.replica else { return };
         let why = self.leaving.get(&replica).map_or("", |known| known.why.as_str());
@@ -266,34 +298,30 @@ impl<'a> Walk<'a> {
             Some(model) => one.capacity_rps / self.snapshot.models[model].demand_rps.max(1e-9),
             None => 0.0,
         };
-        let blockers = self.pending.iter().flat_map(|placed| self.blockers(placed));
-        let leaving = blockers.filter(|index| !self.walkers[*index].stays);
-        let least = leaving.min_by(|a, b| {
-            lost(&self.walkers[*a]).total_cmp(&lost(&self.walkers[*b])).then(a.cmp(b))
-        });
-        let Some(index) = least else { return false };
-        self.let_go(
-            index,
-            "; it goes before its successor is ready, since there is no room for both",
-        );
+        let of = |at: &(usize, usize)| &self.walkers[at.0][at.1];
+        let blockers = self
+            .pending
+            .iter()
+            .flat_map(|placed| self.blockers(placed).map(|index| (placed.gpu, index)));
+        let least = blockers
+            .filter(|at| !of(at).stays)
+            .min_by(|a, b| lost(of(a)).total_cmp(&lost(of(b))).then(a.cmp(b)));
+        let Some(at) = least else { return false };
+        self.let_go(at, "; it goes before its successor is ready, since there is no room for both");
         true
     }
 
     /// The next stage: what was started is ready, what was stopped is gone.
     fn settle(&mut self) {
-        for one in &mut self.walkers {
-            one.ready |= one.stays;
-        }
-        self.walkers.retain(|one| !one.gone);
-        let leaving: BTreeSet<Spot> = self
-            .walkers
-            .iter()
-            .filter(|one| !one.stays)
-            .map(|one| spot(one.gpu, one.position))
-            .collect();
-        for one in self.walkers.iter_mut().filter(|one| one.stays) {
-            if !leaving.contains(&spot(one.gpu, one.position)) {
-                one.capacity_rps = one.capacity_rps.max(one.settled_rps);
+        for walkers in &mut self.walkers {
+            walkers.retain(|one| !one.gone);
+            let leaving: Vec<Position> =
+                walkers.iter().filter(|one| !one.stays).map(|one| one.position).collect();
+            for one in walkers.iter_mut().filter(|one| one.stays) {
+                one.ready = true;
+                if !leaving.contains(&one.position) {
+                    one.capacity_rps = one.capacity_rps.max(one.settled_rps);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Leaving, Placed, Snapshot, State, Target,
+    Leaving, Placed, Refusal, Snapshot, State, Target,
     begun::There,
     known::{Known, Part, placeable, unwanted},
 };
@@ -13,12 +13,13 @@ use crate::plan::{self, Model};
 const SLACK: f64 = 1.05;
 
 /// What shall be, and what is not done.
-pub(super) fn target(snapshot: &Snapshot) -> (Target, Vec<String>) {
+pub(super) fn target(snapshot: &Snapshot) -> (Target, Vec<Refusal>) {
     let known = Known::new(snapshot);
     let mut refusals = known.told.clone();
     let mut target = known.begun();
     known.drop_surplus(&mut target);
     known.readopt(&mut target);
+    known.succeed(&mut target);
     if !known.short(&target).is_empty() {
         let empty = target.placed.is_empty();
         let repaired = || known.repair(&target);
@@ -145,7 +146,7 @@ impl Known<'_> {
                 processes: replica.processes,
                 capacity_rps: replica.capacity_rps,
                 serves_rps: replica.capacity_rps,
-                why: needs(names[replica.model]) + &replica.why,
+                why: needs(names[replica.model]) + &self.why(names[replica.model], &replica.why),
             })
         }));
         Some(placed)
@@ -170,8 +171,20 @@ impl Known<'_> {
     }
 
     /// Looks for a plan with fewer GPUs, and takes it if it saves a whole one.
-    fn consolidate(&self, target: &mut Target, refusals: &mut Vec<String>) {
+    fn consolidate(&self, target: &mut Target, refusals: &mut Vec<Refusal>) {
         let used = target.gpus().len();
+        let mut refuse = |why: String| refusals.push(Refusal { model: None, why });
+        let ready: BTreeSet<u64> = self
+            .there()
+            .filter(|there| there.replica.state == State::Ready)
+            .map(|there| there.replica.id)
+            .collect();
+        let under_way = |one: &&Placed| one.replica.is_none_or(|id| !ready.contains(&id));
+        let count = target.placed.iter().filter(under_way).count();
+        if count > 0 {
+            refuse(format!("nothing is moved: {count} replicas are still to be ready"));
+            return;
+        }
         match self.plan_anew(target) {
             Some(placed) => {
                 let gpus: BTreeSet<usize> = placed.iter().map(|one| one.gpu).collect();
@@ -180,10 +193,10 @@ impl Known<'_> {
                     target.replace(placed, &why);
                 } else {
                     let told = "nothing is moved: a plan from nothing takes";
-                    refusals.push(format!("{told} {} GPUs, {used} are used", gpus.len()));
+                    refuse(format!("{told} {} GPUs, {used} are used", gpus.len()));
                 }
             }
-            None => refusals.push("nothing is moved: no other plan was found".to_owned()),
+            None => refuse("nothing is moved: no other plan was found".to_owned()),
         }
     }
 }

@@ -160,9 +160,10 @@ impl Table {
     }
 }
 
-/// Every measured way to run `model` on such a slice, within its objective or not.
-pub(crate) fn ways(model: &Model, kind: &Kind, profile: &Profile) -> Vec<Choice> {
-    usable(model, kind, profile, &memory_by_batch(model))
+/// Every measured way to run `model` on each of these slices, within its objective or not.
+pub(crate) fn ways(model: &Model, on: &[(&Kind, &Profile)]) -> Vec<Vec<Choice>> {
+    let memory = memory_by_batch(model);
+    on.iter().map(|(kind, profile)| usable(model, kind, profile, &memory)).collect()
 }
 
 fn best(rows: &[Choice], max_processes: u32) -> Option<Choice> {

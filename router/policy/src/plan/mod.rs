@@ -50,7 +50,7 @@ const WORTH_SHARING: f64 = 1.01;
 /// The part of a shared slot's time that may be of use, which is known only once it is packed.
 const GUESSES: [f64; 3] = [1.0, 0.9, 0.8];
 /// More GPUs of a kind than anyone would add.
-const AMPLE: u32 = 100_000;
+pub const AMPLE: u32 = 100_000;
 
 /// The best plan found within the rules.
 pub fn solve(problem: &Problem) -> Result<Plan, PlanError> {
@@ -123,11 +123,10 @@ fn solve_blind(problem: &Problem, current: &[Slice]) -> Result<Plan, PlanError> 
     Ok(bind::bind(&shared[0].0, &found, current, bounds))
 }
 
-/// How many more GPUs of each kind of the fleet would do, each kind by itself.
-///
-/// A kind of which no number found would do is left out.
-pub fn shortfall(problem: &Problem) -> Vec<(&'static Kind, u32)> {
-    let mut more: Vec<(&'static Kind, u32)> = Vec::new();
+/// How many more GPUs of each kind of the fleet would do, each kind by itself; nothing if even
+/// [`AMPLE`] would not.
+pub fn shortfall(problem: &Problem) -> Vec<(&'static Kind, Option<u32>)> {
+    let mut more: Vec<(&'static Kind, Option<u32>)> = Vec::new();
     for (index, gpus) in problem.fleet.iter().enumerate() {
         if more.iter().any(|(kind, _)| kind.name == gpus.kind.name) {
             continue;
@@ -140,7 +139,7 @@ pub fn shortfall(problem: &Problem) -> Vec<(&'static Kind, u32)> {
             .filter(|other| other.kind.name == gpus.kind.name)
             .map(|other| other.count)
             .sum();
-        if let Ok(plan) = solve(&larger) {
+        let needed = solve(&larger).ok().map(|plan| {
             let mut used: Vec<usize> = plan
                 .slices
                 .iter()
@@ -149,9 +148,9 @@ pub fn shortfall(problem: &Problem) -> Vec<(&'static Kind, u32)> {
                 .collect();
             used.dedup();
             let used = u32::try_from(used.len()).unwrap_or(u32::MAX);
-            let needed = used.saturating_add(problem.rules.spare_gpus);
-            more.push((gpus.kind, needed.saturating_sub(have)));
-        }
+            used.saturating_add(problem.rules.spare_gpus).saturating_sub(have)
+        });
+        more.push((gpus.kind, needed));
     }
     more
 }

@@ -96,6 +96,11 @@ impl Plan {
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
+    /// No slice of the fleet can hold the model.
+    Homeless {
+        /// The model.
+        model: String,
+    },
     /// No slice of the fleet serves the model within its objective.
     Impossible {
         /// The model.
@@ -113,6 +118,11 @@ pub enum PlanError {
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Homeless { model } => write!(
+                f,
+                "no slice of the fleet can hold {model:?}: of what was measured of it, nothing is \
+                 left within its memory and its largest batch"
+            ),
             Self::Impossible { model, limit_ms } => write!(
                 f,
                 "no slice of the fleet runs a batch of {model:?} within {limit_ms:.1} ms, its share \

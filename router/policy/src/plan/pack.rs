@@ -122,12 +122,14 @@ impl Packing<'_> {
             }
         }
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.2.cmp(&a.2)).then(a.1.cmp(&b.1)));
-        for (_, index, open) in candidates.into_iter().take(TRIES) {
+        let mut tries = 0;
+        for (_, index, open) in candidates {
             if !open {
                 self.start(index, model, rate_rps);
                 return true;
             }
-            if self.fits(index, model, rate_rps) {
+            tries += 1;
+            if tries <= TRIES && self.fits(index, model, rate_rps) {
                 self.join(index, model, rate_rps);
                 return true;
             }

@@ -2,7 +2,11 @@
 
 use mig::Kind;
 
-use super::{PlanError, capacity::Table, hardware::Hardware};
+use super::{
+    PlanError,
+    capacity::{Table, ways},
+    hardware::Hardware,
+};
 use crate::interference::{Gains, Load};
 
 /// One measurement of a model on a slice.
@@ -115,8 +119,15 @@ impl Ground {
         let table = Table::new(&problem.models, &hardware, &problem.rules);
         for (index, model) in problem.models.iter().enumerate() {
             if table.capacities_of(index).iter().all(|capacity| *capacity == 0.0) {
+                let on: Vec<_> =
+                    hardware.slots.iter().map(|slot| (slot.kind, slot.profile)).collect();
                 let limit_ms = problem.rules.latency_share * model.slo_ms;
-                return Err(PlanError::Impossible { model: model.name.clone(), limit_ms });
+                let name = model.name.clone();
+                return Err(if ways(model, &on).iter().all(Vec::is_empty) {
+                    PlanError::Homeless { model: name }
+                } else {
+                    PlanError::Impossible { model: name, limit_ms }
+                });
             }
         }
         Ok(Self { hardware, table })

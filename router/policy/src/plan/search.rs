@@ -91,12 +91,13 @@ pub(super) fn search(ways: &[Way<'_>], work: u64) -> Option<Found> {
     let limits = ways.first()?.terms.hardware.limits();
     let total: u32 = limits.iter().sum();
     let mut in_vain = ways.iter().map(|way| at_least(way.bound)).min()?.min(total) - 1;
+    let many = ways.iter().any(|way| way.terms.demand.models.len() > MANY);
     let mut budget = work;
+    let enough_tried = if many { work - work / 4 } else { work / 16 };
     loop {
         let enough = best.as_ref().map_or(total + 1, Found::gpus);
-        let many = ways.iter().any(|way| way.terms.demand.models.len() > MANY);
         let close = if many && best.is_some() { 1 + enough / 100 } else { 1 };
-        if enough <= in_vain + close || (budget < work / 16 && best.is_some()) {
+        if enough <= in_vain + close || (budget < enough_tried && best.is_some()) {
             return best;
         }
         let gpus = u32::midpoint(in_vain, enough);

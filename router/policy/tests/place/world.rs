@@ -60,6 +60,8 @@ pub(crate) struct World {
     pub(crate) models: Vec<Model>,
     pub(crate) gpus: Vec<Gpu>,
     pub(crate) said_no_room: bool,
+    /// Replicas that were stopped before they were ready.
+    pub(crate) cancelled: u32,
     /// What the last decision wanted.
     last: Target,
     /// Requests per second each replica can serve.
@@ -77,6 +79,7 @@ impl World {
             models,
             gpus: vec![gpu; gpus],
             said_no_room: false,
+            cancelled: 0,
             last: Target::default(),
             serves_rps: BTreeMap::new(),
             next: 0,
@@ -112,7 +115,8 @@ impl World {
 
     pub(crate) fn cut(&mut self, gpu: usize, position: &str) {
         let position = self.position(gpu, position);
-        let slice = Slice { position, loaned: false, pinned: false, replicas: Vec::new() };
+        let slice =
+            Slice { position, loaned: false, pinned: false, doomed: false, replicas: Vec::new() };
         self.gpus[gpu].slices.push(slice);
     }
 
@@ -121,7 +125,7 @@ impl World {
         self.gpus[gpu].slices.last_mut().unwrap().loaned = true;
     }
 
-    /// Puts a replica on a new slice.
+    /// Puts a replica on a slice, and makes that if it is not there.
     pub(crate) fn hold(
         &mut self,
         (gpu, position): (usize, &str),
@@ -129,13 +133,24 @@ impl World {
         state: State,
         busy: f64,
     ) {
-        self.cut(gpu, position);
-        let slice = self.gpus[gpu].slices.last_mut().unwrap();
+        let at = self.position(gpu, position);
+        if self.gpus[gpu].slices.iter().all(|slice| slice.position != at) {
+            self.cut(gpu, position);
+        }
+        let mut slices = self.gpus[gpu].slices.iter_mut();
+        let slice = slices.find(|slice| slice.position == at).unwrap();
         let name = &slice.position.profile().name;
         let rows = &self.models[model].measured[0].rows;
         let capacity_rps = rows.iter().find(|row| row.profile == *name).unwrap().throughput_rps;
         let id = self.next;
-        slice.replicas.push(Replica { id, model: Some(model), state, busy });
+        slice.replicas.push(Replica {
+            id,
+            model: Some(model),
+            current: true,
+            processes: 1,
+            state,
+            busy,
+        });
         self.serves_rps.insert(id, capacity_rps);
         self.next += 1;
     }
@@ -250,7 +265,13 @@ impl World {
         }
         for position in create {
             let replicas = Vec::new();
-            on.slices.push(Slice { position: *position, loaned: false, pinned: false, replicas });
+            on.slices.push(Slice {
+                position: *position,
+                loaned: false,
+                pinned: false,
+                doomed: false,
+                replicas,
+            });
         }
         Ok(())
     }
@@ -271,7 +292,14 @@ impl World {
         }
         let id = self.next;
         let state = State::Starting;
-        slice.replicas.push(Replica { id, model: Some(model), state, busy: 0.0 });
+        slice.replicas.push(Replica {
+            id,
+            model: Some(model),
+            current: true,
+            processes: 1,
+            state,
+            busy: 0.0,
+        });
         self.serves_rps.insert(id, capacity_rps);
         self.next += 1;
         Ok(())
@@ -281,7 +309,9 @@ impl World {
         let slices = self.gpus.iter_mut().flat_map(|gpu| &mut gpu.slices);
         let mut replicas = slices.flat_map(|slice| &mut slice.replicas);
         let one = replicas.find(|one| one.id == replica);
-        one.ok_or_else(|| format!("no replica {replica}"))?.state = State::Draining;
+        let one = one.ok_or_else(|| format!("no replica {replica}"))?;
+        self.cancelled += u32::from(one.state == State::Starting);
+        one.state = State::Draining;
         Ok(())
     }
 

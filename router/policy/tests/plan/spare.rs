@@ -14,7 +14,17 @@ fn gpus_kept_for_failures_are_not_used() {
     assert_eq!(solve(&problem), Err(PlanError::TooSmall { gpus: 2 }));
     let more: Vec<_> =
         shortfall(&problem).iter().map(|(kind, count)| (kind.name.as_str(), *count)).collect();
-    assert_eq!(more, [("A100-80GB", 1)]);
+    assert_eq!(more, [("A100-80GB", Some(1))]);
+}
+
+#[test]
+fn a_fleet_that_is_far_too_small_is_refused() {
+    for share_slices in [false, true] {
+        let mut problem = scenario(1, share_slices);
+        problem.fleet[0].count = 1;
+        problem.models[0].demand_rps = 100_000.0;
+        assert_eq!(solve(&problem), Err(PlanError::TooSmall { gpus: 1 }));
+    }
 }
 
 #[test]
@@ -69,4 +79,12 @@ fn what_no_slice_can_do_is_named_with_its_limit() {
         "no slice of the fleet runs a batch of \"inceptionv3\" within 0.9 ms, its share of the \
          objective"
     );
+}
+
+#[test]
+fn a_model_for_which_no_slice_has_memory_is_named_with_the_cause() {
+    let mut problem = scenario(1, true);
+    problem.models[1].memory_mib = Some(200_000);
+    let model = problem.models[1].name.clone();
+    assert_eq!(solve(&problem), Err(PlanError::Homeless { model }));
 }

@@ -1,14 +1,14 @@
-//! `[[tenant]]`, `[[key]]` and `[loans]`: who may do what.
+//! `[[tenant]]` and `[[key]]`: who may do what.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use super::{
     super::{
-        Key, KeyHash, Loans, RouterSettings, Scope, Tenant,
-        draft::{Draft, KeyDraft, LoansDraft, TenantDraft},
+        Key, KeyHash, RouterSettings, Scope, Tenant,
+        draft::{Draft, KeyDraft, TenantDraft},
         problems::{At, Notes, Place},
     },
-    line, one_of, within, word,
+    line, one_of, word,
 };
 
 const SCOPES: [(&str, Scope); 3] =
@@ -57,24 +57,6 @@ fn hash(given: &At<String>, notes: &mut Notes<'_>) -> Option<KeyHash> {
             None
         }
     }
-}
-
-pub(super) fn loans(draft: &LoansDraft, notes: &mut Notes<'_>) -> Loans {
-    let mut allow = Vec::new();
-    for At { value, place } in draft.allow.iter().flat_map(|allow| &allow.value) {
-        if value.is_empty() {
-            notes.problem(*place, "allow holds an empty name; give a program's name or path");
-        }
-        allow.push(value.clone());
-    }
-    let notice_s = within("notice_s", draft.notice_s.as_ref(), 1..=3600, 10, notes);
-    let lease_s = within("lease_s", draft.lease_s.as_ref(), 1..=86_400, 60, notes);
-    if notice_s > lease_s {
-        let at = draft.notice_s.as_ref().or(draft.lease_s.as_ref());
-        let message = format!("notice_s {notice_s} is longer than lease_s {lease_s}");
-        notes.problem(at.map_or(draft.place, |at| at.place), message);
-    }
-    Loans { allow, notice: Duration::from_secs(notice_s), lease: Duration::from_secs(lease_s) }
 }
 
 /// No two tenants or keys may be known by the same key.

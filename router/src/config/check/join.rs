@@ -34,7 +34,6 @@ pub(super) fn only(draft: &Draft, notes: &mut Notes<'_>) {
     places.extend(draft.models.iter().map(|model| Some(model.place)));
     places.extend(draft.tenants.iter().map(|tenant| named(&tenant.name)));
     places.extend(draft.keys.iter().map(|key| named(&key.name)));
-    places.push(draft.loans.as_ref().map(|loans| loans.place));
     places.into_iter().flatten().for_each(|place| notes.problem(place, message));
     if let (Some(join), true) = (&draft.join, draft.workers.is_empty()) {
         notes.missing(join.place, "no [[worker]]: a worker needs a GPU, such as gpu = \"nvml:0\"");

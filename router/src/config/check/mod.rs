@@ -6,6 +6,7 @@
 mod access;
 mod engine;
 mod join;
+mod loans;
 pub(crate) mod model;
 mod objective;
 mod router;
@@ -15,8 +16,13 @@ mod worker;
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
+pub(super) use self::{
+    model::{bad_delay_ms, bad_slo_ms, bad_slo_target},
+    objective::too_tight,
+};
+
 use super::{
-    Config, Source,
+    Config, Planner, Source,
     draft::Draft,
     effective,
     problems::{At, Notes, Place},
@@ -30,14 +36,17 @@ const MAX_TABLES: usize = 1000;
 pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) -> Option<Config> {
     router::from_environment(&mut draft.router, &source.environment);
     count(&draft, notes);
-    not_yet(&draft, notes);
     let router = router::check(&draft.router, source.base_dir, notes);
     let models: Vec<_> =
         draft.models.iter().map(|model| model::check(model, source.base_dir, notes)).collect();
     let tenants: Vec<_> =
         draft.tenants.iter().map(|tenant| access::tenant(tenant, notes)).collect();
     let keys: Vec<_> = draft.keys.iter().map(|key| access::key(key, notes)).collect();
-    let loans = draft.loans.as_ref().map(|loans| access::loans(loans, notes));
+    let loans = draft.loans.as_ref().map(|draft| loans::check(draft, source.base_dir, notes));
+    if let (Some(draft), None, None) = (&draft.loans, &router.state_dir, &draft.join) {
+        loans::unkept(draft, notes);
+    }
+    let planner = draft.planner.as_ref().map_or_else(Planner::default, |draft| draft.check(notes));
     let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
     let workers: Vec<_> =
@@ -59,6 +68,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         tenants: all(tenants)?,
         keys: all(keys)?,
         loans,
+        planner,
         tracing: match tracing {
             Some(checked) => Some(checked?),
             None => None,
@@ -94,14 +104,6 @@ fn count(draft: &Draft, notes: &mut Notes<'_>) {
     }
     if draft.models.is_empty() && draft.join.is_none() {
         notes.warn(Place::Offset(0), "no [[model]]: nothing would be served");
-    }
-}
-
-/// Warns of what is read and checked but not acted on: no setting is ignored in silence.
-fn not_yet(draft: &Draft, notes: &mut Notes<'_>) {
-    if let Some(loans) = &draft.loans {
-        let message = "training jobs are not available in this version; [loans] has no effect";
-        notes.warn(loans.place, message);
     }
 }
 

@@ -50,18 +50,38 @@ pub(super) fn check(draft: &ModelDraft, base_dir: &Path, notes: &mut Notes<'_>) 
 }
 
 pub(crate) fn slo_ms(given: &At<f64>, notes: &mut Notes<'_>) -> Option<f64> {
-    let At { value, place } = given;
-    if (1.0..=MAX_SLO_MS).contains(value) {
-        return Some(*value);
+    match bad_slo_ms(given.value) {
+        None => Some(given.value),
+        Some(message) => {
+            notes.problem(given.place, message);
+            None
+        }
     }
-    notes.problem(*place, format!("slo_ms is {value}; give 1 to {MAX_SLO_MS}"));
-    None
+}
+
+/// What is wrong with an objective, if anything.
+pub(in crate::config) fn bad_slo_ms(slo_ms: f64) -> Option<String> {
+    let is_good = (1.0..=MAX_SLO_MS).contains(&slo_ms);
+    (!is_good).then(|| format!("slo_ms is {slo_ms}; give 1 to {MAX_SLO_MS}"))
+}
+
+/// What is wrong with the share of requests that must be within an objective, if anything.
+pub(in crate::config) fn bad_slo_target(slo_target: f64) -> Option<String> {
+    let is_good = slo_target > 0.0 && slo_target < 1.0;
+    (!is_good).then(|| format!("slo_target is {slo_target}; give more than 0 and less than 1"))
+}
+
+/// What is wrong with the time a batch is waited for, if anything.
+pub(in crate::config) fn bad_delay_ms(delay_ms: f64, slo_ms: Option<f64>) -> Option<String> {
+    let most = slo_ms.unwrap_or(MAX_SLO_MS);
+    let which = if slo_ms.is_some() { "slo_ms, which is " } else { "" };
+    let is_good = (0.0..most).contains(&delay_ms);
+    (!is_good).then(|| format!("batch_delay_ms is {delay_ms}; give 0 to less than {which}{most}"))
 }
 
 fn slo_target(given: Option<&At<f64>>, notes: &mut Notes<'_>) -> f64 {
     let Some(At { value, place }) = given else { return 0.99 };
-    if *value <= 0.0 || *value >= 1.0 {
-        let message = format!("slo_target is {value}; give more than 0 and less than 1");
+    if let Some(message) = bad_slo_target(*value) {
         notes.problem(*place, message);
     }
     *value
@@ -163,14 +183,11 @@ fn timeout_rule(
         let message = format!("batch_size is {value}; give 1 to max_batch, which is {max_batch}");
         notes.problem(*place, message);
     }
-    if let Some(At { value, place }) = delay {
-        let most = slo_ms.unwrap_or(MAX_SLO_MS);
-        if *value < 0.0 || *value >= most {
-            let which = if slo_ms.is_some() { "slo_ms, which is " } else { "" };
-            let message = format!("batch_delay_ms is {value}; give 0 to less than {which}{most}");
-            notes.problem(*place, message);
-            return None;
-        }
+    if let Some(At { value, place }) = delay
+        && let Some(message) = bad_delay_ms(*value, slo_ms)
+    {
+        notes.problem(*place, message);
+        return None;
     }
     let batch = u32::try_from(size?.value).ok()?;
     Some(Batching::Timeout { batch, delay: Duration::from_secs_f64(delay?.value / 1000.0) })

@@ -22,20 +22,11 @@ pub(super) fn reachable(
     notes: &mut Notes<'_>,
 ) {
     let (Some(slo), Some(csv)) = (&draft.slo_ms, &draft.profile_csv) else { return };
-    let curves: Vec<_> =
-        profile.profiles().into_iter().map(|name| (name, profile.curve(name))).collect();
-    let smallest = curves.iter().filter_map(|(_, curve)| curve.first()).map(|(batch, _)| *batch);
-    let Some(fastest) = best(&curves, smallest.min().unwrap_or(1)) else { return };
-    if fastest.latency_ms > slo_ms {
-        let Best { profile, batch, latency_ms } = fastest;
-        let message = format!(
-            "slo_ms is {slo_ms} but a batch of {batch} takes {latency_ms} ms at best, \
-             on {profile} in {}",
-            csv.value
-        );
-        notes.problem(slo.place, message);
+    if let Some(message) = too_tight(slo_ms, profile) {
+        notes.problem(slo.place, format!("{message} in {}", csv.value));
         return;
     }
+    let curves = curves(profile);
     let place = draft.max_batch.as_ref().map_or(draft.place, |at| at.place);
     let largest = curves.iter().filter_map(|(_, curve)| curve.last()).map(|(batch, _)| *batch);
     let measured = largest.max().unwrap_or(1);
@@ -56,6 +47,23 @@ pub(super) fn reachable(
         );
         notes.warn(place, message);
     }
+}
+
+/// Why no slice can keep an objective, if none can.
+pub(in crate::config) fn too_tight(slo_ms: f64, profile: &Profile) -> Option<String> {
+    let curves = curves(profile);
+    let smallest = curves.iter().filter_map(|(_, curve)| curve.first()).map(|(batch, _)| *batch);
+    let fastest = best(&curves, smallest.min().unwrap_or(1))?;
+    let Best { profile, batch, latency_ms } = fastest;
+    (latency_ms > slo_ms).then(|| {
+        format!(
+            "slo_ms is {slo_ms} but a batch of {batch} takes {latency_ms} ms at best, on {profile}"
+        )
+    })
+}
+
+fn curves(profile: &Profile) -> Vec<(&str, Vec<(u32, f64)>)> {
+    profile.profiles().into_iter().map(|name| (name, profile.curve(name))).collect()
 }
 
 fn best(curves: &[(&str, Vec<(u32, f64)>)], batch: u32) -> Option<Best> {

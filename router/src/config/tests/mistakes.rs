@@ -301,11 +301,21 @@ fn a_door_needs_a_token_and_addresses_that_can_be_dialled() {
 }
 
 #[test]
-fn loans_are_checked_and_said_to_have_no_effect() {
-    let text = slow("") + "[loans]\nallow = [\"python3\"]\nlease_s = 60\n";
-    assert_eq!(warnings(&text).len(), 1);
-    assert!(warnings(&text)[0].starts_with("r.toml:9:1: training jobs are not available"));
-    assert!(problems(&text.replace("60", "5")).contains("notice_s 10 is longer than lease_s 5"));
+fn loans_are_checked() {
+    let with = |keys: &str| slow("") + "[loans]\nallow = [\"python3\"]\n" + keys + "\n";
+    let kept = "[router]\nstate_dir = \"state\"\n".to_owned() + &with("lease_s = 60");
+    assert_eq!(warnings(&kept), Vec::<String>::new());
+    let told = warnings(&with("lease_s = 60"));
+    assert_eq!(told.len(), 1);
+    assert!(told[0].starts_with("r.toml:9:1: without state_dir in [router], jobs"), "{told:?}");
+    assert!(problems(&with("lease_s = 5")).contains("notice_s 10 is longer than lease_s 5"));
+    let order = problems(&with("order = \"fito\""));
+    assert!(order.starts_with("r.toml:11:9: order is \"fito\"; did you mean \"fifo\"?"), "{order}");
+    assert!(problems(&with("rule = \"all\"")).contains("give one of sluice, aryl, none"));
+    assert!(problems(&with("nice = 20")).contains("nice is 20; give 0 to 19"));
+    assert!(problems(&with("user = \"a b\"")).contains("user is \"a b\""));
+    let none = slow("") + "[loans]\nallow = []\n";
+    assert_eq!(warnings(&none), ["r.toml:9:1: [loans] allows no program: no job can run"]);
 }
 
 #[test]

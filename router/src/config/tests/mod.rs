@@ -1,6 +1,7 @@
 //! Whole files that are good, what is shown of them and how they differ.
 
 mod mistakes;
+mod objective;
 
 use std::path::Path;
 

@@ -1,0 +1,52 @@
+//! Another objective for a model, over HTTP.
+
+use axum::{
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use http_body_util::{BodyExt, Limited};
+use serde_json::json;
+
+use super::routes::Asked;
+use crate::{
+    config::{Objective, ObjectiveError},
+    http::{backend::Backend, reply},
+};
+
+/// The longest request.
+const LONGEST: usize = 64 << 10;
+
+/// `POST /admin/v1/objective`.
+pub(super) async fn change<B: Backend>(
+    State(admin): Asked<B>,
+    request: Request,
+) -> Result<Response, ObjectiveError> {
+    let body = Limited::new(request.into_body(), LONGEST).collect().await;
+    let body = body.map_err(|_| ObjectiveError::Invalid {
+        problems: vec![format!("the request is longer than {LONGEST} bytes, or was cut off")],
+    })?;
+    let asked = Objective::read(&body.to_bytes())?;
+    let report = (admin.hooks.objective)(asked).await?;
+    Ok(reply::json(StatusCode::OK, &report).into_response())
+}
+
+impl IntoResponse for ObjectiveError {
+    fn into_response(self) -> Response {
+        let message = self.to_string();
+        let (status, body) = match self {
+            Self::UnknownModel { model } => (
+                StatusCode::NOT_FOUND,
+                json!({"error": message, "reason": "unknown_model", "model": model}),
+            ),
+            Self::Invalid { problems } => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                json!({"error": message, "reason": "invalid", "problems": problems}),
+            ),
+            Self::Conflict { .. } => {
+                (StatusCode::CONFLICT, json!({"error": message, "reason": "conflict"}))
+            }
+        };
+        reply::json(status, &body).into_response()
+    }
+}

@@ -1,0 +1,185 @@
+//! Why something asked of a job was not done.
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use policy::loan::Refused;
+use serde_json::{Map, Value, json};
+use store::CommitError;
+
+use super::State;
+use crate::http::reply;
+
+/// Why something asked of a job was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// There are no jobs here.
+    #[error("this router runs no jobs: its configuration has no [loans] that allows a program")]
+    NoLoans,
+    /// The submission makes no sense.
+    #[error("{what}")]
+    Invalid {
+        /// Which part of it, and what would.
+        what: String,
+    },
+    /// The program is not one that the operator allows.
+    #[error("{program:?} is not allowed; allowed are {}", .allow.join(", "))]
+    NotAllowed {
+        /// As submitted.
+        program: String,
+        /// What would be.
+        allow: Vec<String>,
+    },
+    /// No such tenant.
+    #[error("{}", unknown_tenant(.given.as_deref(), .known))]
+    UnknownTenant {
+        /// As submitted.
+        given: Option<String>,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// The tenant, or everyone, has too many jobs.
+    #[error("{whose} {unfinished} jobs that have not ended; at most {most} may be")]
+    TooMany {
+        /// Whose jobs, as the subject of a sentence.
+        whose: String,
+        /// How many there are.
+        unfinished: usize,
+        /// How many may be.
+        most: usize,
+    },
+    /// It could never run, or never be in time.
+    #[error("the job {0}")]
+    Refused(Refused),
+    /// The same idempotency key came with another job before.
+    #[error("the idempotency key was used for job {id}, which is another")]
+    KeyReused {
+        /// That job.
+        id: u64,
+    },
+    /// No such job.
+    #[error("there is no job {given}")]
+    Unknown {
+        /// As asked for.
+        given: String,
+    },
+    /// It has ended already.
+    #[error("job {id} is {}", .state.name())]
+    Over {
+        /// Which.
+        id: u64,
+        /// How it ended.
+        state: State,
+    },
+    /// It could not be made durable, so that it was not done.
+    #[error("the job could not be kept")]
+    Unkept(#[from] CommitError),
+    /// What was asked for is at a worker that does not answer.
+    #[error("{what}")]
+    Away {
+        /// What, and where.
+        what: String,
+    },
+}
+
+fn unknown_tenant(given: Option<&str>, known: &[String]) -> String {
+    match (given, known) {
+        (Some(name), []) => format!("no tenant named {name:?}: there are none; leave it out"),
+        (Some(name), _) => format!("no tenant named {name:?}; give one of {}", known.join(", ")),
+        (None, _) => format!("no tenant is given; give one of {}", known.join(", ")),
+    }
+}
+
+impl JobError {
+    /// The HTTP status its caller sees.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Invalid { .. } | Self::UnknownTenant { .. } => StatusCode::BAD_REQUEST,
+            Self::NoLoans | Self::NotAllowed { .. } => StatusCode::FORBIDDEN,
+            Self::Unknown { .. } => StatusCode::NOT_FOUND,
+            Self::KeyReused { .. } | Self::Over { .. } => StatusCode::CONFLICT,
+            Self::Refused(Refused::Quota { .. }) | Self::TooMany { .. } => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::Refused(
+                Refused::BadCount { .. }
+                | Refused::TooMany { .. }
+                | Refused::Memory { .. }
+                | Refused::UnknownLength
+                | Refused::TooShort { .. }
+                | Refused::Promised { .. },
+            ) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Unkept(_) | Self::Away { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The `reason` in the body, from a fixed set.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoLoans => "no_loans",
+            Self::Invalid { .. } => "invalid",
+            Self::NotAllowed { .. } => "not_allowed",
+            Self::UnknownTenant { .. } => "unknown_tenant",
+            Self::TooMany { .. } | Self::Refused(Refused::Quota { .. }) => "quota",
+            Self::Refused(Refused::BadCount { .. } | Refused::TooMany { .. }) => "too_many_slices",
+            Self::Refused(Refused::Memory { .. }) => "memory",
+            Self::Refused(
+                Refused::UnknownLength | Refused::TooShort { .. } | Refused::Promised { .. },
+            ) => "deadline",
+            Self::KeyReused { .. } => "key_reused",
+            Self::Unknown { .. } => "unknown_job",
+            Self::Over { .. } => "over",
+            Self::Unkept(_) => "storage",
+            Self::Away { .. } => "unavailable",
+        }
+    }
+
+    /// The numbers that decided.
+    fn numbers(&self) -> Value {
+        match self {
+            Self::TooMany { unfinished, most, .. } => {
+                json!({"unfinished": unfinished, "most": most})
+            }
+            Self::Refused(refused) => match refused {
+                Refused::BadCount { least, most } => json!({"least": least, "most": most}),
+                Refused::TooMany { asked, exist } => json!({"asked": asked, "exist": exist}),
+                Refused::Memory { asked_mib, largest_mib } => {
+                    json!({"asked_mib": asked_mib, "largest_mib": largest_mib})
+                }
+                Refused::Quota { asked, quota } => json!({"asked": asked, "quota": quota}),
+                Refused::UnknownLength => json!({}),
+                Refused::TooShort { takes, left } => {
+                    json!({"takes_s": takes.as_secs(), "left_s": left.as_secs()})
+                }
+                Refused::Promised { promised_s, dependable_s } => {
+                    json!({"promised_slice_s": promised_s, "dependable_slice_s": dependable_s})
+                }
+            },
+            Self::KeyReused { id } => json!({"id": id}),
+            Self::Over { id, state } => json!({"id": id, "state": state}),
+            Self::NoLoans
+            | Self::Invalid { .. }
+            | Self::NotAllowed { .. }
+            | Self::UnknownTenant { .. }
+            | Self::Unknown { .. }
+            | Self::Unkept(_)
+            | Self::Away { .. } => json!({}),
+        }
+    }
+}
+
+impl IntoResponse for JobError {
+    fn into_response(self) -> Response {
+        let mut body = Map::new();
+        body.insert("error".to_owned(), chain(&self).into());
+        body.insert("reason".to_owned(), self.reason().into());
+        if let Value::Object(numbers) = self.numbers() {
+            body.extend(numbers);
+        }
+        reply::json(self.status(), &body).into_response()
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,135 @@
+//! What is known of jobs while the router runs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use policy::loan::Account;
+use serde::{Deserialize, Serialize};
+
+use super::{JobError, Record, Spec, State, Waits};
+
+/// Jobs that ended and are still known.
+const REMEMBERED: usize = 1000;
+/// Jobs that have not ended, of everyone.
+const MOST_UNFINISHED: usize = 10_000;
+
+/// Every job and account.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) records: BTreeMap<u64, Record>,
+    pub(super) accounts: BTreeMap<String, Account>,
+    pub(super) by_key: HashMap<String, u64>,
+    pub(super) next: u64,
+    /// Jobs that differ from what is on the disk.
+    pub(super) unwritten: BTreeSet<u64>,
+    /// Why each waiting job waits and when it may start, as last decided.
+    pub(super) waits: HashMap<u64, Waits>,
+    pub(super) counts: Counts,
+}
+
+/// What happened to loans since the router started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Loans that ended because inference needed the slices.
+    pub for_inference: u64,
+    /// Of these, with less than the usual notice.
+    pub in_emergency: u64,
+    /// Loans that ended because another job went first.
+    pub for_jobs: u64,
+    /// Jobs that were killed because they did not stop in time.
+    pub overdue: u64,
+    /// GPU-seconds of training that were done in vain.
+    pub lost_gpu_s: f64,
+    /// Jobs that ended well.
+    pub done: u64,
+    /// Jobs that ended badly.
+    pub failed: u64,
+    /// Jobs that were ended by request.
+    pub cancelled: u64,
+}
+
+impl Kept {
+    pub(super) fn read(&mut self, records: &store::Records) {
+        for (key, value) in records {
+            if let Some(tenant) = key.strip_prefix("account/") {
+                if let Ok((received, deserved)) = serde_json::from_value(value.clone()) {
+                    self.accounts.insert(tenant.to_owned(), Account { received, deserved });
+                }
+                continue;
+            }
+            match serde_json::from_value::<Record>(value.clone()) {
+                Ok(record) => self.take(record),
+                Err(error) => {
+                    tracing::error!(key, %error, "a kept record cannot be read; it is let be");
+                    // Its number must not be given to another.
+                    let number = key.rsplit('/').next().and_then(|number| number.parse().ok());
+                    self.next = self.next.max(number.unwrap_or(0) + 1);
+                }
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, record: Record) {
+        self.next = self.next.max(record.id + 1);
+        if let Some(key) = &record.idempotency_key {
+            self.by_key.insert(key.clone(), record.id);
+        }
+        self.records.insert(record.id, record);
+    }
+
+    pub(super) fn known(&self, key: &str) -> Option<&Record> {
+        self.records.get(self.by_key.get(key)?)
+    }
+
+    pub(super) fn room_for(&self, spec: &Spec, most: u32) -> Result<(), JobError> {
+        let unfinished = || self.records.values().filter(|record| !record.state.is_over());
+        let all = unfinished().count();
+        if all >= MOST_UNFINISHED {
+            let whose = "there are".to_owned();
+            return Err(JobError::TooMany { whose, unfinished: all, most: MOST_UNFINISHED });
+        }
+        let mine = unfinished().filter(|record| record.spec.tenant == spec.tenant).count();
+        if mine >= most as usize {
+            let whose =
+                spec.tenant.as_ref().map_or_else(|| "there are".to_owned(), |t| format!("{t} has"));
+            return Err(JobError::TooMany { whose, unfinished: mine, most: most as usize });
+        }
+        Ok(())
+    }
+
+    /// The oldest of too many jobs that ended.
+    pub(super) fn outdated(&self) -> Vec<u64> {
+        let over = self.records.values().filter(|record| record.state.is_over());
+        let mut over: Vec<u64> = over.map(|record| record.id).collect();
+        over.truncate(over.len().saturating_sub(REMEMBERED));
+        over
+    }
+}
+
+impl Counts {
+    /// Counts a job that came to be in `state`.
+    pub(super) fn entered(&mut self, state: State) {
+        match state {
+            State::Done => self.done += 1,
+            State::Failed => self.failed += 1,
+            State::Cancelled => self.cancelled += 1,
+            State::Queued
+            | State::Starting
+            | State::Running
+            | State::Shrinking
+            | State::Noticed
+            | State::Checkpointing
+            | State::Preempted => {}
+        }
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        self.for_inference += more.for_inference;
+        self.in_emergency += more.in_emergency;
+        self.for_jobs += more.for_jobs;
+        self.overdue += more.overdue;
+        self.lost_gpu_s += more.lost_gpu_s;
+        self.done += more.done;
+        self.failed += more.failed;
+        self.cancelled += more.cancelled;
+    }
+}

@@ -1,0 +1,304 @@
+//! Training jobs: what is kept of them, what is asked of them, and what they are told.
+//!
+//! [`Jobs`] is the one place where a job changes. A change is made durable before anybody hears of
+//! it, so that no job is lost, and none is started that was not written down as started.
+
+mod error;
+mod kept;
+mod record;
+mod submission;
+mod view;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use policy::loan::Account;
+use serde_json::Value;
+use store::{Change, CommitError, OpenError, Schema, Store};
+use tokio::sync::{Notify, futures::Notified};
+
+use self::kept::Kept;
+pub(crate) use self::submission::profile_compute;
+pub use self::{
+    error::JobError,
+    kept::Counts,
+    record::{Progress, Record, Seat, Spec, State, Step, Stopping},
+    submission::{Slices, Submission},
+    view::{Brief, JobView},
+};
+use crate::state::{JobsState, LoansState};
+
+/// The file in the state directory.
+const FILE: &str = "state.log";
+/// Jobs that are shown with the state of the router.
+const SHOWN: usize = 100;
+/// How long it may take to hear of a rank that stopped at the last moment.
+const GRACE_MS: u64 = 2_000;
+const SCHEMA: Schema = Schema { migrations: &[] };
+
+/// Every job that is known.
+///
+/// Whoever changes something holds `store` from reading to writing; who only looks takes `kept`,
+/// which is never held while the disk is waited for.
+#[derive(Debug)]
+pub struct Jobs {
+    /// Absent without a state directory: what is known is then gone with the process.
+    store: Mutex<Option<Store>>,
+    kept: Mutex<Kept>,
+    changed: Notify,
+}
+
+/// Why a job waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waits {
+    /// For people.
+    pub why: String,
+    /// When it may start, as far as is known.
+    pub may_start_ms: Option<u64>,
+}
+
+/// What a submission led to.
+#[derive(Clone, Debug)]
+pub struct Submitted {
+    /// The job.
+    pub record: Record,
+    /// Whether it is new, rather than one submitted before with the same key.
+    pub is_new: bool,
+}
+
+impl Jobs {
+    /// Those kept in `state_dir`; without one, none, and none will be kept.
+    pub fn open(state_dir: Option<&Path>) -> Result<Arc<Self>, OpenError> {
+        let mut kept = Kept { next: 1, ..Kept::default() };
+        let mut store = None;
+        if let Some(state_dir) = state_dir {
+            let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
+            if let Some(torn) = &opened.torn {
+                tracing::warn!(kept = %torn.display(), "an unfinished write was set aside");
+            }
+            kept.read(opened.store.records());
+            store = Some(opened.store);
+        }
+        let (store, kept) = (Mutex::new(store), Mutex::new(kept));
+        Ok(Arc::new(Self { store, kept, changed: Notify::new() }))
+    }
+
+    /// Done when a job next changes.
+    pub fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Queues `spec`, unless the same was submitted with the same key before.
+    ///
+    /// Writes to the disk: not for a thread that others wait for.
+    pub fn submit(
+        &self,
+        spec: Spec,
+        key: Option<String>,
+        most: u32,
+        now_ms: u64,
+    ) -> Result<Submitted, JobError> {
+        let mut store = self.store.lock();
+        if let Some(known) = self.submitted(&spec, key.as_deref())? {
+            return Ok(known);
+        }
+        let record = {
+            let kept = self.kept.lock();
+            kept.room_for(&spec, most)?;
+            Record::new(kept.next, spec, key, now_ms)
+        };
+        self.put(&mut store, vec![record.clone()])?;
+        Ok(Submitted { record, is_new: true })
+    }
+
+    /// The job that was submitted with `key` before, if it asks for the same.
+    pub fn submitted(&self, spec: &Spec, key: Option<&str>) -> Result<Option<Submitted>, JobError> {
+        let kept = self.kept.lock();
+        let Some(record) = key.and_then(|key| kept.known(key)) else { return Ok(None) };
+        let same = Spec { deadline_ms: record.spec.deadline_ms, ..spec.clone() };
+        if record.spec == same {
+            Ok(Some(Submitted { record: record.clone(), is_new: false }))
+        } else {
+            Err(JobError::KeyReused { id: record.id })
+        }
+    }
+
+    /// Ends a job by request; one that has ended stays as it is. Writes to the disk.
+    pub fn cancel(&self, id: u64, notice_ms: u64, now_ms: u64) -> Result<(), JobError> {
+        let mut store = self.store.lock();
+        let known = self.kept.lock().records.get(&id).cloned();
+        let mut record = known.ok_or_else(|| JobError::Unknown { given: id.to_string() })?;
+        let told = record.stop.as_ref().is_some_and(|stop| stop.then == State::Cancelled);
+        if record.state.is_over() || told {
+            return Ok(());
+        }
+        let reason = "cancelled by request".to_owned();
+        if record.state.waits() {
+            record.enter(State::Cancelled, reason, now_ms);
+        } else {
+            let (then, seats, by_ms) = (State::Cancelled, Vec::new(), now_ms + notice_ms);
+            let stop = Stopping { then, seats, reason, notice_ms, by_ms };
+            record.stop(State::Noticed, stop, now_ms);
+        }
+        Ok(self.put(&mut store, vec![record])?)
+    }
+
+    /// The job of that number.
+    pub fn get(&self, id: u64) -> Option<JobView> {
+        let kept = self.kept.lock();
+        let record = kept.records.get(&id)?;
+        Some(JobView::new(record, kept.waits.get(&id)))
+    }
+
+    /// Every job that is known, the newest first.
+    pub fn list(&self) -> Vec<Brief> {
+        let kept = self.kept.lock();
+        let brief = |record: &Record| Brief::new(record, kept.waits.get(&record.id));
+        kept.records.values().rev().map(brief).collect()
+    }
+
+    /// Jobs and loans at `now_ms`, for whoever looks; `allow` are the programs a job may start.
+    pub fn state(&self, allow: Vec<String>, now_ms: u64) -> JobsState {
+        let kept = self.kept.lock();
+        let count = |state| kept.records.values().filter(|record| record.state == state).count();
+        let states = State::ALL.map(|state| (state.name().to_owned(), count(state))).into();
+        let newest = || kept.records.values().rev();
+        let over = newest().filter(|record| record.state.is_over());
+        let shown = newest().filter(|record| !record.state.is_over()).chain(over).take(SHOWN);
+        let brief = |record: &Record| Brief::new(record, kept.waits.get(&record.id));
+        let shown = shown.map(brief).collect();
+        let mut loans = LoansState::default();
+        for record in newest().filter(|record| !record.seats.is_empty()) {
+            *match &record.stop {
+                None => &mut loans.lent,
+                Some(stop) if stop.by_ms + GRACE_MS >= now_ms => &mut loans.returning,
+                Some(_) => &mut loans.overdue,
+            } += record.seats.len();
+        }
+        JobsState { allow, states, loans, counts: kept.counts, shown }
+    }
+
+    /// Every job that has not ended.
+    pub fn unfinished(&self) -> Vec<Record> {
+        let kept = self.kept.lock();
+        kept.records.values().filter(|record| !record.state.is_over()).cloned().collect()
+    }
+
+    /// Where the ranks of a job are, or were last; nothing if there is no such job.
+    pub fn seats(&self, id: u64) -> Option<Vec<Seat>> {
+        let kept = self.kept.lock();
+        let record = kept.records.get(&id)?;
+        let held = !record.seats.is_empty();
+        Some(if held { record.seats.clone() } else { record.last_seats.clone() })
+    }
+
+    /// What each tenant has had and deserved.
+    pub fn accounts(&self) -> BTreeMap<String, Account> {
+        self.kept.lock().accounts.clone()
+    }
+
+    /// Writes changed jobs down, and then takes them for true.
+    ///
+    /// A job that somebody else changed since it was read, which only a caller's request does, keeps
+    /// that change and loses this one. How far jobs are is written now and then: see
+    /// [`Jobs::write_rest`]. Writes to the disk.
+    pub fn keep(&self, changes: Vec<(Record, Record)>, counts: Counts) -> Result<(), CommitError> {
+        let mut store = self.store.lock();
+        let mut steps = Vec::new();
+        let mut kept = self.kept.lock();
+        for (before, after) in changes {
+            if kept.records.get(&before.id) != Some(&before) || before == after {
+                continue;
+            }
+            if before.steady() == after.steady() {
+                kept.unwritten.insert(after.id);
+                kept.records.insert(after.id, after);
+            } else {
+                steps.push(after);
+            }
+        }
+        drop(kept);
+        if !steps.is_empty() {
+            self.put(&mut store, steps)?;
+        }
+        self.kept.lock().counts.add(counts);
+        Ok(())
+    }
+
+    /// Writes down how far jobs are, and what each tenant has had and deserved.
+    pub fn write_rest(&self, accounts: BTreeMap<String, Account>) -> Result<(), CommitError> {
+        let mut store = self.store.lock();
+        let mut change = Change::default();
+        {
+            let mut kept = self.kept.lock();
+            for id in std::mem::take(&mut kept.unwritten) {
+                if let Some(record) = kept.records.get(&id) {
+                    change = change.put(key(id), value(record));
+                }
+            }
+            for (tenant, account) in &accounts {
+                let value = serde_json::json!([account.received, account.deserved]);
+                change = change.put(format!("account/{tenant}"), value);
+            }
+            kept.accounts = accounts;
+        }
+        store.as_mut().map_or(Ok(()), |store| store.commit(change))
+    }
+
+    /// Says why jobs wait.
+    pub fn explain(&self, waits: HashMap<u64, Waits>) {
+        self.kept.lock().waits = waits;
+    }
+
+    /// Makes `records` durable, then known; the oldest that ended are forgotten.
+    fn put(&self, store: &mut Option<Store>, records: Vec<Record>) -> Result<(), CommitError> {
+        let mut change = Change::default();
+        for record in &records {
+            change = change.put(key(record.id), value(record));
+        }
+        let forgotten = self.kept.lock().outdated();
+        for id in &forgotten {
+            change = change.delete(key(*id));
+        }
+        if let Some(store) = store {
+            store.commit(change)?;
+        }
+        let mut kept = self.kept.lock();
+        for id in forgotten {
+            if let Some(key) = kept.records.remove(&id).and_then(|record| record.idempotency_key) {
+                kept.by_key.remove(&key);
+            }
+        }
+        for record in records {
+            if kept.records.get(&record.id).is_none_or(|before| before.state != record.state) {
+                tell(&record);
+                kept.counts.entered(record.state);
+            }
+            kept.take(record);
+        }
+        drop(kept);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+}
+
+/// A line for the operator's timeline.
+fn tell(record: &Record) {
+    let (job, state, reason) = (record.id, record.state.name(), &record.reason);
+    tracing::info!(job, name = record.spec.name, state, reason, "job");
+}
+
+fn key(id: u64) -> String {
+    format!("job/{id:020}")
+}
+
+fn value(record: &Record) -> Value {
+    serde_json::to_value(record).expect("maps with text keys can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! A job as its owner sees it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Progress, Record, Seat, State, Step, Waits};
+
+/// A job in a line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Brief {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub tenant: Option<String>,
+    /// What it is doing.
+    pub state: State,
+    /// Why; for one that waits, what for.
+    pub reason: String,
+    /// Since when.
+    pub since_ms: u64,
+    /// When it came.
+    pub submitted_ms: u64,
+    /// Slices it has.
+    pub slices: usize,
+    /// How far it says it is.
+    pub progress: Option<Progress>,
+}
+
+/// A job with all that is known of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// In a line.
+    #[serde(flatten)]
+    pub brief: Brief,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The fewest and the most slices it runs on.
+    pub slices_wanted: (u32, u32),
+    /// The smallest profile it takes.
+    pub profile: Option<String>,
+    /// Memory it needs on each slice.
+    pub memory_mib: u64,
+    /// When it must have ended.
+    pub deadline_ms: Option<u64>,
+    /// When it must start at the latest to keep its deadline; told when it is submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_by_ms: Option<u64>,
+    /// When it may start, as far as is known.
+    pub may_start_ms: Option<u64>,
+    /// Where its ranks are.
+    pub seats: Vec<Seat>,
+    /// How often it was started.
+    pub starts: u32,
+    /// How often it failed by itself, and how often it may.
+    pub failures: (u32, u32),
+    /// How long it has run.
+    pub ran_s: f64,
+    /// GPU-seconds it has had.
+    pub attained_gpu_s: f64,
+    /// GPU-seconds of work that were lost.
+    pub lost_gpu_s: f64,
+    /// What it did before, oldest first.
+    pub history: Vec<Step>,
+}
+
+impl Brief {
+    pub(super) fn new(record: &Record, waits: Option<&Waits>) -> Self {
+        let why = waits.filter(|_| record.state.waits()).map(|waits| waits.why.clone());
+        Self {
+            id: record.id,
+            name: record.spec.name.clone(),
+            tenant: record.spec.tenant.clone(),
+            state: record.state,
+            reason: why.unwrap_or_else(|| record.reason.clone()),
+            since_ms: record.since_ms,
+            submitted_ms: record.submitted_ms,
+            slices: record.seats.len(),
+            progress: record.progress,
+        }
+    }
+}
+
+impl JobView {
+    pub(super) fn new(record: &Record, waits: Option<&Waits>) -> Self {
+        let spec = &record.spec;
+        let waits = waits.filter(|_| record.state.waits());
+        Self {
+            brief: Brief::new(record, waits),
+            argv: spec.argv.clone(),
+            slices_wanted: (spec.slices_min, spec.slices_max),
+            profile: spec.profile.clone(),
+            memory_mib: spec.memory_mib,
+            deadline_ms: spec.deadline_ms,
+            start_by_ms: None,
+            may_start_ms: waits.and_then(|waits| waits.may_start_ms),
+            seats: record.seats.clone(),
+            starts: record.run,
+            failures: (record.failures, spec.retries),
+            ran_s: record.ran_s,
+            attained_gpu_s: record.attained_gpu_s,
+            lost_gpu_s: record.lost_gpu_s,
+            history: record.history.clone(),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the decisions mean for the jobs.
+
+use policy::loan::{Act, Start, Stop};
+
+use super::{
+    ledger::Ledger,
+    settle,
+    world::{Lendable, millis},
+};
+use crate::jobs::{Counts, Record, Seat, State, Stopping};
+
+/// The jobs that change.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// Before and after.
+    pub(super) changes: Vec<(Record, Record)>,
+    pub(super) counts: Counts,
+}
+
+/// Turns decisions into changes of jobs; slices are taken in the ledger.
+pub(super) struct Carry<'a> {
+    pub(super) records: &'a [Record],
+    pub(super) lendable: &'a Lendable,
+    pub(super) ledger: &'a Ledger,
+    pub(super) notice_ms: u64,
+    pub(super) now_ms: u64,
+}
+
+impl Carry<'_> {
+    pub(super) fn out(&self, acts: Vec<Act>) -> Carried {
+        let mut carried = Carried::default();
+        for act in acts {
+            let id = match &act {
+                Act::Start { job, .. }
+                | Act::Renew { job, .. }
+                | Act::Grow { job, .. }
+                | Act::Shrink { job, .. }
+                | Act::Stop { job, .. } => job.0,
+            };
+            let Some(before) = self.records.iter().find(|record| record.id == id) else { continue };
+            let mut after = before.clone();
+            self.change(&mut after, &mut carried.counts, act);
+            if after != *before {
+                carried.changes.push((before.clone(), after));
+            }
+        }
+        carried
+    }
+
+    fn change(&self, after: &mut Record, counts: &mut Counts, act: Act) {
+        match act {
+            Act::Start { slices, why, .. } => self.start(after, &slices, why),
+            // A loan is renewed by its worker for as long as there is a router.
+            Act::Renew { .. } => {}
+            Act::Grow { slices, .. } => {
+                let more = self.seats(&slices);
+                let seats: Vec<Seat> = after.seats.iter().cloned().chain(more).collect();
+                if self.ledger.lend(after.id, &seats) {
+                    let reason = format!("grows to {} slices", seats.len());
+                    let by_ms = self.now_ms + self.notice_ms;
+                    let stop = self.resized(seats, reason, by_ms);
+                    after.stop(State::Noticed, stop, self.now_ms);
+                }
+            }
+            Act::Shrink { slices, by, why, .. } => {
+                count(counts, why);
+                let given = self.seats(&slices);
+                let seats: Vec<Seat> =
+                    after.seats.iter().filter(|seat| !given.contains(seat)).cloned().collect();
+                let reason = format!("{why}; goes on with {}", seats.len());
+                let stop = self.resized(seats, reason, millis(by));
+                after.stop(State::Shrinking, stop, self.now_ms);
+            }
+            Act::Stop { by, why, .. } => {
+                count(counts, why);
+                let by_ms = millis(by);
+                let notice_ms = by_ms.saturating_sub(self.now_ms);
+                let (then, seats) = (State::Preempted, Vec::new());
+                let stop = Stopping { then, seats, reason: why.to_string(), notice_ms, by_ms };
+                after.stop(State::Noticed, stop, self.now_ms);
+            }
+        }
+    }
+
+    fn start(&self, after: &mut Record, slices: &[usize], why: Start) {
+        let seats = self.seats(slices);
+        if !self.ledger.lend(after.id, &seats) {
+            return;
+        }
+        if let Start::Promoted { .. } = why {
+            after.forgiven_gpu_s = after.attained_gpu_s;
+        }
+        after.gpus = self.lendable.gpus(&seats);
+        settle::begin(after, seats, why.to_string(), self.now_ms);
+    }
+
+    /// Another width is a stop, and a start from the checkpoint on other slices.
+    fn resized(&self, seats: Vec<Seat>, reason: String, by_ms: u64) -> Stopping {
+        let notice_ms = by_ms.saturating_sub(self.now_ms);
+        Stopping { then: State::Starting, seats, reason, notice_ms, by_ms }
+    }
+
+    fn seats(&self, slices: &[usize]) -> Vec<Seat> {
+        slices.iter().map(|index| self.lendable.seats[*index].clone()).collect()
+    }
+}
+
+fn count(counts: &mut Counts, why: Stop) {
+    match why {
+        Stop::Inference { emergency } => {
+            counts.for_inference += 1;
+            counts.in_emergency += u64::from(emergency);
+        }
+        Stop::Yields { .. } => counts.for_jobs += 1,
+    }
+}

@@ -1,0 +1,342 @@
+//! Lend: the loop that gives idle slices to training jobs and takes them back.
+//!
+//! Each round reads what the workers report of ranks and settles what became of their jobs, asks
+//! `policy::loan` what to start, resize and stop, makes that durable, and only then says what shall
+//! run where. [`place`](crate::place) tells the workers, together with the replicas.
+
+mod carry;
+mod ledger;
+mod office;
+mod ranks;
+mod settle;
+mod terms;
+mod throttle;
+mod world;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Weak},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use policy::loan::{Decisions, History, Tenant, Use, World, accrue, decide};
+use tokio::time::{Instant, sleep, timeout};
+
+use self::{
+    carry::{Carried, Carry},
+    ranks::Contract,
+    settle::{Observed, Terms},
+    terms::{reported, rules, terms},
+    throttle::{Requests, Throttles},
+    world::{Lendable, millis, moment},
+};
+pub use self::{
+    ledger::{Ledger, Needs, Slices, Wanted},
+    office::{LogPage, Office},
+};
+use crate::{
+    config::{Config, Loans},
+    fleet::{Fleet, Seen},
+    http::{
+        ServerState,
+        backend::{Backend, Served},
+    },
+    jobs::{Jobs, Record, Seat, State, Waits},
+    model::Model,
+    registry::Registry,
+};
+
+/// How often the loop looks when nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+/// The least time between two rounds, so that many changes at once are one.
+const REST: Duration = Duration::from_millis(20);
+/// How often is written down how far jobs are.
+const WRITE_EVERY: Duration = Duration::from_secs(10);
+/// Given to a rank beyond its loan and its notice before it is taken to have ended unseen.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// Wall time that does not jump while the router runs.
+#[derive(Clone, Copy, Debug)]
+pub struct WallClock {
+    started: Instant,
+    started_ms: u64,
+}
+
+impl WallClock {
+    /// One that agrees with the system's now.
+    #[expect(clippy::disallowed_methods, reason = "jobs are dated over restarts, in wall time")]
+    pub fn start() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), started_ms: whole_ms(since) }
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.started_ms + whole_ms(self.started.elapsed())
+    }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Lends until the router ends.
+pub async fn run(state: Weak<ServerState<Registry>>) {
+    let Some(first) = state.upgrade() else { return };
+    let mut lender = Lender::new(&first.backend);
+    drop(first);
+    while let Some(state) = state.upgrade() {
+        let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
+        let (heard, changed) = (fleet.changed(), jobs.changed());
+        let config = state.backend.config_in_force();
+        let requests = requests(&state.backend);
+        drop(state);
+        // It waits for the disk.
+        let round = tokio::task::spawn_blocking(move || {
+            lender.round(&config, &requests);
+            lender
+        });
+        lender = match round.await {
+            Ok(lender) => lender,
+            Err(error) => {
+                tracing::error!(%error, "lending has ended");
+                return;
+            }
+        };
+        let news = async {
+            tokio::select! {
+                () = heard => {}
+                () = changed => {}
+            }
+        };
+        // Whether something changed or time passed, the next round looks.
+        let _ = timeout(TICK, news).await;
+        sleep(REST).await;
+    }
+}
+
+/// How models fare.
+fn requests(registry: &Registry) -> BTreeMap<String, Requests> {
+    let of = |model: &Arc<Model>| {
+        let totals = model.dispatcher().metrics().totals();
+        let allowed = 1.0 - model.config().slo_target;
+        let (eligible, within) = (totals.eligible(), totals.within_objective);
+        (model.name().to_owned(), Requests { eligible, within, allowed })
+    };
+    registry.models().iter().map(of).collect()
+}
+
+/// The slices of a job that must go.
+fn all_of(record: &Record) -> Wanted {
+    let count = u32::try_from(record.seats.len()).unwrap_or(u32::MAX);
+    Wanted { seats: record.seats.clone(), count, urgent: false }
+}
+
+/// What the loop remembers.
+#[derive(Debug)]
+struct Lender {
+    jobs: Arc<Jobs>,
+    fleet: Arc<Fleet>,
+    ledger: Arc<Ledger>,
+    clock: WallClock,
+    /// When the loop began; nobody was heard before.
+    began_ms: u64,
+    settled_ms: u64,
+    /// Between the last two rounds.
+    elapsed_s: f64,
+    written: Instant,
+    /// When each slice of a job was last reported.
+    heard_ms: HashMap<Seat, u64>,
+    history: History,
+    throttles: Throttles,
+    accounts: BTreeMap<String, policy::loan::Account>,
+    is_unkept: bool,
+}
+
+impl Lender {
+    fn new(registry: &Registry) -> Self {
+        let clock = WallClock::start();
+        let now_ms = clock.now_ms();
+        Self {
+            jobs: Arc::clone(registry.jobs()),
+            fleet: Arc::clone(registry.fleet()),
+            ledger: Arc::clone(registry.ledger()),
+            clock,
+            began_ms: now_ms,
+            settled_ms: now_ms,
+            elapsed_s: 0.0,
+            written: Instant::now(),
+            heard_ms: HashMap::new(),
+            history: History::default(),
+            throttles: Throttles::new(Instant::now()),
+            accounts: registry.jobs().accounts(),
+            is_unkept: false,
+        }
+    }
+
+    fn round(&mut self, config: &Config, requests: &BTreeMap<String, Requests>) {
+        let records = self.jobs.unfinished();
+        let now_ms = self.clock.now_ms();
+        self.elapsed_s = now_ms.saturating_sub(self.settled_ms) as f64 / 1e3;
+        self.settled_ms = now_ms;
+        if records.is_empty() {
+            self.say_what_shall_run(config, &[], &[]);
+            return;
+        }
+        let seen = self.fleet.look();
+        let loans = config.loans.as_ref();
+        self.settle(&seen, &records, loans);
+        let records = self.jobs.unfinished();
+        let evicted = self.throttles.look(requests, &seen, &records, Instant::now());
+        self.decide(config, &seen, &records, &evicted);
+        let records = self.jobs.unfinished();
+        self.say_what_shall_run(config, &seen, &records);
+        if self.written.elapsed() >= WRITE_EVERY {
+            self.written = Instant::now();
+            let written = self.jobs.write_rest(self.accounts.clone());
+            self.complain(written.err().as_ref());
+        }
+    }
+
+    /// Takes in what became of ranks.
+    fn settle(&mut self, seen: &[Seen], records: &[Record], loans: Option<&Loans>) {
+        let now_ms = self.clock.now_ms();
+        let (notice, lease) = terms(loans);
+        let patience_ms = whole_ms(lease + notice + SLACK);
+        let terms = Terms { notice_ms: whole_ms(notice), now_ms, elapsed_s: self.elapsed_s };
+        let lendable = Lendable::new(seen, &self.ledger.lock(), records, now_ms);
+        let reports = reported(seen);
+        self.heard_ms.retain(|seat, _| records.iter().any(|record| record.seats.contains(seat)));
+        let mut carried = Carried::default();
+        for record in records.iter().filter(|record| !record.seats.is_empty()) {
+            let observe = |seat: &Seat| {
+                let report = reports.get(seat);
+                if report.is_some() {
+                    self.heard_ms.insert(seat.clone(), now_ms);
+                }
+                let heard_ms = self.heard_ms.get(seat).copied().unwrap_or(self.began_ms);
+                match report {
+                    Some(Some(report)) if report.job == record.id => {
+                        Observed::Told((*report).clone())
+                    }
+                    Some(_) => Observed::Unknown,
+                    None if now_ms.saturating_sub(heard_ms) > patience_ms => Observed::Gone,
+                    None => Observed::Unknown,
+                }
+            };
+            let observed: Vec<Observed> = record.seats.iter().map(observe).collect();
+            let (mut after, counts) = settle::settle(record, &observed, &terms);
+            if after.run != record.run {
+                after.gpus = lendable.gpus(&after.seats);
+            }
+            if after.state == State::Done {
+                self.history.add(after.attained_gpu_s);
+            }
+            carried.counts.add(counts);
+            carried.changes.push((record.clone(), after));
+        }
+        self.keep(carried);
+    }
+
+    /// Asks what to start, resize and stop, and does it.
+    fn decide(&mut self, config: &Config, seen: &[Seen], records: &[Record], evicted: &[u64]) {
+        let now_ms = self.clock.now_ms();
+        let now = moment(now_ms);
+        let rules = rules(config.loans.as_ref());
+        let lendable = Lendable::new(seen, &self.ledger.lock(), records, now_ms);
+        let mut needs = self.ledger.needs();
+        needs.wanted.extend(records.iter().filter(|one| evicted.contains(&one.id)).map(all_of));
+        let wanted = lendable.wanted(&needs, rules.notice, now);
+        let due = |record: &&Record| record.not_before_ms.is_none_or(|at| at <= now_ms);
+        let job = |record: &Record| world::job(config, record, rules.lease, now_ms);
+        let jobs: Vec<_> = records.iter().filter(due).map(job).collect();
+        let mut tenants = world::tenants(config, config.loans.as_ref(), &self.accounts);
+        self.accrue(config, records, &mut tenants, &lendable);
+        let world = World {
+            now,
+            slices: &lendable.slices,
+            jobs: &jobs,
+            tenants: &tenants,
+            keep: world::keep(&needs, now),
+            wanted: &wanted,
+            history: &self.history,
+        };
+        let Decisions { acts, waits } = decide(&world, &rules);
+        let waits = waits.into_iter().map(|wait| {
+            let may_start_ms = wait.may_start.map(millis);
+            (wait.job.0, Waits { why: wait.why.to_string(), may_start_ms })
+        });
+        let later = records.iter().filter(|record| !due(record)).map(|record| {
+            let may_start_ms = record.not_before_ms;
+            (record.id, Waits { why: record.reason.clone(), may_start_ms })
+        });
+        self.jobs.explain(waits.chain(later).collect());
+        let notice_ms = whole_ms(rules.notice);
+        let (lendable, ledger) = (&lendable, &*self.ledger);
+        let mut carried = Carry { records, lendable, ledger, notice_ms, now_ms }.out(acts);
+        for (_, after) in carried.changes.iter_mut().filter(|(one, _)| evicted.contains(&one.id)) {
+            // Else it would be back at once.
+            after.not_before_ms = Some(now_ms + whole_ms(rules.lease));
+        }
+        self.keep(carried);
+    }
+
+    /// Brings forward what each tenant has had and deserved.
+    fn accrue(
+        &mut self,
+        config: &Config,
+        records: &[Record],
+        tenants: &mut [Tenant],
+        lendable: &Lendable,
+    ) {
+        let mut uses = vec![Use::default(); tenants.len()];
+        let smallest = lendable.slices.iter().map(|slice| slice.share).fold(1.0, f64::min);
+        for record in records {
+            let used = &mut uses[world::tenant(config, &record.spec)];
+            let held = if record.seats.is_empty() { 0.0 } else { record.gpus };
+            used.held += held;
+            used.wants += held.max(f64::from(record.spec.slices_min) * smallest);
+        }
+        let lends = |held| held != policy::loan::Held::Inference;
+        let offered = lendable.slices.iter().filter(|slice| lends(slice.held));
+        let capacity = offered.map(|slice| slice.share).sum();
+        let elapsed = Duration::try_from_secs_f64(self.elapsed_s).unwrap_or_default();
+        accrue(tenants, &uses, capacity, elapsed);
+        let names = config.tenants.iter().map(|tenant| tenant.name.as_str()).chain([world::NOBODY]);
+        let accounts = names.zip(tenants.iter().map(|tenant| tenant.account));
+        self.accounts.extend(accounts.map(|(name, account)| (name.to_owned(), account)));
+    }
+
+    fn keep(&mut self, Carried { changes, counts }: Carried) {
+        let kept = self.jobs.keep(changes, counts);
+        self.complain(kept.err().as_ref());
+    }
+
+    /// Says once that nothing can be written, and once that it can again.
+    fn complain(&mut self, error: Option<&store::CommitError>) {
+        match error {
+            Some(error) if !self.is_unkept => {
+                tracing::error!(%error, "jobs cannot be kept; no job starts or ends until they can");
+            }
+            None if self.is_unkept => tracing::info!("jobs can be kept again"),
+            Some(_) | None => {}
+        }
+        self.is_unkept = error.is_some();
+    }
+
+    /// Says what shall run on the slices that jobs have.
+    fn say_what_shall_run(&self, config: &Config, seen: &[Seen], records: &[Record]) {
+        let (notice, lease) = terms(config.loans.as_ref());
+        let address = |seen: &Seen| Some((seen.worker.clone(), seen.report.address?));
+        let contract = Contract {
+            notice_ms: whole_ms(notice),
+            lease_ms: whole_ms(lease),
+            addresses: seen.iter().filter_map(address).collect(),
+            duties: self.throttles.percent(),
+        };
+        let (lent, ranks) = ranks::desired(records, &contract);
+        if self.ledger.settle(lent, ranks) {
+            self.fleet.poke();
+        }
+    }
+}

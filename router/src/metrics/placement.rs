@@ -1,0 +1,80 @@
+//! The metrics of placement, and their families.
+
+use super::{
+    Kind, Spec, Unit,
+    page::{Page, Sample},
+    spec,
+};
+use crate::state::State;
+
+pub(super) const DEMAND: Spec = spec(
+    "sluice_placement_demand_requests_per_second",
+    Unit::Count,
+    Kind::Gauge,
+    &["model"],
+    "Rows a second that a model is provided for, by the forecast.",
+);
+pub(super) const CAPACITY: Spec = spec(
+    "sluice_placement_capacity_requests_per_second",
+    Unit::Count,
+    Kind::Gauge,
+    &["model"],
+    "Rows a second that a model's replicas serve within the objective, once that is known.",
+);
+pub(super) const GPUS: Spec = spec(
+    "sluice_placement_gpus",
+    Unit::Count,
+    Kind::Gauge,
+    &[],
+    "GPUs that have or shall have a replica.",
+);
+pub(super) const MOVES: Spec = spec(
+    "sluice_placement_moves_total",
+    Unit::Count,
+    Kind::Counter,
+    &["reason"],
+    "Replicas loaded (start) and let go (stop), and GPUs cut otherwise (cut).",
+);
+pub(super) const REFUSED: Spec = spec(
+    "sluice_placement_refusals",
+    Unit::Count,
+    Kind::Gauge,
+    &[],
+    "What the placer would do and cannot.",
+);
+
+pub(super) const INTERFERENCE: Spec = spec(
+    "sluice_interference_ratio",
+    Unit::Ratio,
+    Kind::Gauge,
+    &["model", "slice"],
+    "How many times as long as in its warm-up a batch takes beside its neighbours.",
+);
+pub(super) const ERROR: Spec = spec(
+    "sluice_interference_error_ratio",
+    Unit::Ratio,
+    Kind::Gauge,
+    &[],
+    "The median error of predicted slowdowns, as a part of what was seen.",
+);
+
+pub(super) fn write(page: &mut Page, state: &State) {
+    let plan = &state.plan;
+    let demand = plan.models.iter().map(|one| Sample::number([&*one.model], one.demand_rps));
+    page.family(&DEMAND, demand);
+    let known =
+        plan.models.iter().filter_map(|one| Some(Sample::number([&*one.model], one.capacity_rps?)));
+    page.family(&CAPACITY, known);
+    page.family(&GPUS, [Sample::number([], plan.gpus_used as f64)]);
+    let moved = plan.moved;
+    let moves = [("start", moved.start), ("stop", moved.stop), ("cut", moved.cut)];
+    page.family(&MOVES, moves.into_iter().map(|(reason, count)| Sample::count([reason], count)));
+    page.family(&REFUSED, [Sample::number([], plan.refusals.len() as f64)]);
+    let slowed = state.models.iter().flat_map(|model| {
+        let largest = model.dispatch.slowdowns_by_slice();
+        largest.map(|(slice, slowdown)| Sample::number([&*model.name, slice], slowdown))
+    });
+    page.family(&INTERFERENCE, slowed);
+    let error = plan.interference_error.unwrap_or(0.0);
+    page.family(&ERROR, [Sample::number([], error)]);
+}

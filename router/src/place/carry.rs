@@ -1,0 +1,197 @@
+//! Doing what was decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use policy::place::{Action, Decision, State};
+use protocol::{Desired, DesiredGpu, DesiredReplica, DesiredSlice};
+
+use super::{Placer, assigned::Assigned, groups::Group, world::World};
+use crate::{
+    config::Config,
+    fleet::{Fleet, Seen},
+    http::backend::Backend,
+    lend::Slices,
+    model::Failure,
+    registry::Registry,
+};
+
+impl Placer {
+    /// Takes the steps that can be taken now, and lets in who may serve.
+    pub(super) fn carry_out(
+        &mut self,
+        decision: &Decision,
+        config: &Config,
+        (world, groups): (&mut World, &BTreeMap<u64, Group>),
+        (fleet, registry, owners): (&Fleet, &Registry, &Slices),
+    ) {
+        let mut leaving = BTreeSet::new();
+        let lent: BTreeSet<usize> = taken(decision, world, owners);
+        for step in decision.now() {
+            if step.action.gpu().is_some_and(|gpu| lent.contains(&gpu)) {
+                continue;
+            }
+            self.moved_at = registry.now();
+            match &step.action {
+                Action::Cut { gpu, destroy, create } => {
+                    let site = &mut world.sites[*gpu];
+                    let positions = site.cut(destroy, create);
+                    let (worker, index) = &site.key;
+                    tracing::info!(worker, gpu = index, ?positions, why = step.why, "GPU is cut");
+                    self.cuts.insert(site.key.clone(), positions);
+                }
+                Action::Start { gpu, position, model, processes, .. } => {
+                    let place = (*gpu, position.to_string());
+                    self.start(config, *model, (place, (*processes).max(1)), (&step.why, world));
+                }
+                Action::Stop { replica } => {
+                    leaving.insert(*replica);
+                    self.stop(*replica, &step.why, registry);
+                }
+            }
+        }
+        for (worker, assignment) in &mut self.assignments {
+            assignment.replicas.retain(|one| !(one.leaving && fleet.drain(worker, one.id)));
+        }
+        self.admit(groups, &leaving, fleet);
+    }
+
+    /// Asks for a replica of some processes.
+    fn start(
+        &mut self,
+        config: &Config,
+        model: usize,
+        ((gpu, position), processes): ((usize, String), u32),
+        (why, world): (&str, &mut World),
+    ) {
+        let site = &world.sites[gpu];
+        let (worker, index) = site.key.clone();
+        let spot = site.slices.iter().find(|spot| spot.position.to_string() == position);
+        let Some((text, profile)) = spot.map(|spot| (spot.text.clone(), spot.profile.clone()))
+        else {
+            return;
+        };
+        let Some(assignment) = self.assignments.get_mut(&worker) else { return };
+        self.groups_given += 1;
+        let spec = world.spec(config, model, &profile).clone();
+        tracing::info!(
+            worker,
+            gpu = index,
+            position = text,
+            model = spec.name,
+            processes,
+            why,
+            "replica placed"
+        );
+        for lane in 0..processes {
+            let asked = assignment.replicas.iter().map(|one| one.id).max().unwrap_or(0);
+            assignment.replicas.push(Assigned {
+                id: world.next_id(&worker, asked),
+                group: self.groups_given,
+                model: spec.name.clone(),
+                gpu: index,
+                position: text.clone(),
+                lane,
+                digest: spec.digest(),
+                spec: Some(spec.clone()),
+                leaving: false,
+            });
+        }
+    }
+
+    /// Lets a replica finish its batches and go.
+    fn stop(&mut self, group: u64, why: &str, registry: &Registry) {
+        for (worker, assignment) in &mut self.assignments {
+            let mine = assignment.replicas.iter_mut();
+            for one in mine.filter(|one| one.group == group && !one.leaving) {
+                one.leaving = true;
+                tracing::info!(worker, model = one.model, replica = one.id, why, "replica leaves");
+                if let Some(model) = registry.model(&one.model) {
+                    // Another edition may answer otherwise.
+                    model.forget();
+                }
+            }
+        }
+    }
+
+    /// Lets every replica serve, but none of a new edition beside those of an earlier one.
+    fn admit(&self, groups: &BTreeMap<u64, Group>, leaving: &BTreeSet<u64>, fleet: &Fleet) {
+        let mut earlier = BTreeSet::new();
+        for (id, Group { replica, .. }) in groups {
+            if !replica.current && replica.state == State::Ready && !leaving.contains(id) {
+                earlier.extend(replica.model);
+            }
+        }
+        let waits = |group: &u64| {
+            groups.get(group).is_some_and(|Group { replica, .. }| {
+                replica.current && replica.model.is_some_and(|model| earlier.contains(&model))
+            })
+        };
+        for (worker, assignment) in &self.assignments {
+            let may = assignment.replicas.iter().filter(|one| !one.leaving && !waits(&one.group));
+            may.for_each(|one| fleet.admit(worker, one.id));
+        }
+    }
+
+    /// Tells a worker what shall be, if that is news.
+    pub(super) fn send(&mut self, seen: &Seen, world: &World, owners: &Slices, fleet: &Fleet) {
+        let Some(assignment) = self.assignments.get_mut(&seen.worker) else { return };
+        let gpus = world.gpus(&seen.worker).into_iter().map(|(gpu, positions)| {
+            let mut slices: BTreeMap<&str, DesiredSlice> = BTreeMap::new();
+            let empty = |position: &str| {
+                let position = position.to_owned();
+                DesiredSlice { position, replicas: Vec::new(), rank: None }
+            };
+            for one in assignment.replicas.iter().filter(|one| one.gpu == gpu) {
+                let slice = slices.entry(&one.position).or_insert_with(|| empty(&one.position));
+                slice.replicas.push(DesiredReplica {
+                    replica: one.id,
+                    lane: one.lane,
+                    digest: one.digest,
+                    spec: one.spec.clone(),
+                });
+            }
+            for (seat, rank) in owners.ranks(&seen.worker).filter(|(seat, _)| seat.gpu == gpu) {
+                let slice = slices.entry(&seat.position).or_insert_with(|| empty(&seat.position));
+                slice.rank = Some(Box::new(rank.clone()));
+            }
+            DesiredGpu { gpu, positions, slices: slices.into_values().collect() }
+        });
+        let gpus: Vec<DesiredGpu> = gpus.collect();
+        let behind =
+            assignment.sent.as_ref().is_some_and(|sent| seen.report.generation > sent.generation);
+        if !behind && assignment.sent.as_ref().is_some_and(|sent| sent.gpus == gpus) {
+            return;
+        }
+        self.generation += 1;
+        let desired = Desired { generation: self.generation, gpus };
+        assignment.sent = Some(desired.clone());
+        fleet.desire(&seen.worker, desired);
+    }
+
+    /// Says once of each model that it has no room, and on the model for as long as that is so.
+    pub(super) fn complain(&mut self, decision: &Decision, config: &Config, registry: &Registry) {
+        let mut unplaced = BTreeSet::new();
+        for refusal in &decision.refusals {
+            let Some(index) = refusal.model else { continue };
+            let name = &config.models[index].name;
+            let why = &refusal.why;
+            if unplaced.insert(name.clone()) && !self.unplaced.contains(name) {
+                tracing::warn!(model = name, why, "not placed as it should be");
+            }
+            let somewhere = decision.target.placed.iter().any(|placed| placed.model == index);
+            if let Some(model) = registry.model(name).filter(|_| !somewhere) {
+                model.failed(Failure { reason: why.clone(), returns: true });
+            }
+        }
+        self.unplaced = unplaced;
+    }
+}
+
+/// GPUs with a slice that a job was given since the decision was begun, and that it would use.
+fn taken(decision: &Decision, world: &World, owners: &Slices) -> BTreeSet<usize> {
+    let changed = |gpu: &usize| {
+        let site = &world.sites[*gpu];
+        site.slices.iter().any(|spot| !spot.lent && owners.is_lent(&site.seat(spot)))
+    };
+    decision.now().filter_map(|step| step.action.gpu()).filter(changed).collect()
+}

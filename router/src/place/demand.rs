@@ -1,0 +1,110 @@
+//! How much of each model will be asked for, from what its dispatcher counts.
+
+use std::{collections::HashMap, time::Duration};
+
+use policy::{
+    demand::{Demand, Forecast, Rule, Seen},
+    moment::Moment,
+};
+
+use crate::{config, http::backend::Served, metrics::Totals, model::Model};
+
+/// How often counts are taken.
+const EVERY: Duration = Duration::from_secs(1);
+/// What loading a model is taken to last before one was seen to load.
+const LOAD_TIME: Duration = Duration::from_secs(5);
+
+/// The forecasts of all models.
+#[derive(Debug, Default)]
+pub(super) struct Demands {
+    models: HashMap<String, Followed>,
+}
+
+#[derive(Debug)]
+struct Followed {
+    demand: Demand,
+    rule: Rule,
+    taken_at: Moment,
+    arrived: u64,
+    late: u64,
+    /// The longest that a replica was seen to take from being asked for to being ready.
+    load_time: Option<Duration>,
+}
+
+impl Demands {
+    /// Takes note of what was asked of a model.
+    pub(super) fn observe(&mut self, model: &Model, settings: &config::Planner, now: Moment) {
+        let objective = model.objective().0;
+        let rule = rule(settings, objective);
+        let totals = model.dispatcher().metrics().totals();
+        let waiting = model.dispatcher().waiting() as u64;
+        let (arrived, late) = counts(&totals);
+        let known = self.models.entry(model.name().to_owned()).or_insert_with(|| Followed {
+            demand: Demand::new(rule),
+            rule,
+            taken_at: now,
+            arrived,
+            late,
+            load_time: None,
+        });
+        if known.rule != rule {
+            known.rule = rule;
+            known.demand.adopt(rule);
+        }
+        if now.since(known.taken_at) < EVERY {
+            return;
+        }
+        // A request of several rows is as much work as several of one.
+        let stats = model.stats();
+        let answered = stats.inference_stats.success.count.max(1);
+        let rows = (stats.inference_count as f64 / answered as f64).max(1.0);
+        let scaled = |count: u64| (count as f64 * rows).round() as u64;
+        let seen = Seen {
+            arrived: scaled(arrived.saturating_sub(known.arrived)),
+            late: scaled(late.saturating_sub(known.late)),
+            waiting: scaled(waiting),
+        };
+        known.demand.observe(seen, now);
+        (known.taken_at, known.arrived, known.late) = (now, arrived, late);
+    }
+
+    /// What to provide for, where `provided_rps` is ready.
+    pub(super) fn forecast(&mut self, model: &str, provided_rps: f64, now: Moment) -> Forecast {
+        match self.models.get_mut(model) {
+            Some(known) => {
+                let load_time = known.load_time.unwrap_or(LOAD_TIME);
+                known.demand.forecast(provided_rps, load_time, now)
+            }
+            None => Forecast { rate_rps: 0.0, floor_rps: 0.0, why: policy::demand::Why::Idle },
+        }
+    }
+
+    /// A replica was ready so long after it was asked for.
+    pub(super) fn loaded(&mut self, model: &str, took: Duration) {
+        if let Some(known) = self.models.get_mut(model) {
+            known.load_time = Some(known.load_time.map_or(took, |before| before.max(took)));
+        }
+    }
+
+    /// Forgets models that are served no more.
+    pub(super) fn keep(&mut self, served: impl Fn(&str) -> bool) {
+        self.models.retain(|name, _| served(name));
+    }
+}
+
+/// Requests that asked for capacity, and of those the ones that did not get it in time.
+fn counts(totals: &Totals) -> (u64, u64) {
+    let arrived = totals.eligible() + totals.abandoned;
+    let late = totals.eligible().saturating_sub(totals.failed + totals.within_objective);
+    (arrived, late)
+}
+
+fn rule(settings: &config::Planner, objective: Duration) -> Rule {
+    Rule {
+        patience: settings.patience,
+        history: settings.history,
+        idle: settings.idle,
+        slo: objective,
+        ..Rule::default()
+    }
+}

@@ -1,0 +1,82 @@
+//! Placement that follows what is asked for, with real processes on simulated GPUs.
+
+use std::thread;
+
+use serde_json::Value;
+
+use crate::{
+    program::{Program, sluice},
+    setup::Setup,
+    wait::eventually,
+};
+
+/// Ten requests a second on a seventh of a GPU, nearly seven times that on all of it.
+const CSV: &str = "profile,batch,processes,throughput_rps,latency_ms\n\
+                   1g.10gb,1,1,10,100\n\
+                   2g.20gb,1,1,19,52.6\n\
+                   3g.40gb,1,1,28,35.7\n\
+                   7g.80gb,1,1,65,15.4\n";
+
+fn two_models(gpus: usize) -> Setup {
+    let model = |name: &str| {
+        format!(
+            "[[model]]\nname = \"{name}\"\nengine = \"synthetic\"\nprofile_csv = \"curve.csv\"\n\
+             slo_ms = 20000\nmax_batch = 1\nmemory_mib = 512\nreplicas = {{ min = 1, max = 20 }}\n\
+             inputs = [{{ name = \"x\", datatype = \"FP32\", shape = [-1, 4] }}]\n\
+             outputs = [{{ name = \"y\", datatype = \"FP32\", shape = [-1, 4] }}]\n"
+        )
+    };
+    let setup = Setup::new().tables(&model("rises")).tables(&model("rests")).gpus(gpus);
+    setup.replace("curve.csv", CSV.as_bytes());
+    setup
+}
+
+fn plan(program: &Program) -> Value {
+    program.ask_admin("/admin/v1/plan").json()
+}
+
+fn replicas(plan: &Value, model: &str) -> usize {
+    let all = plan["replicas"].as_array().unwrap();
+    all.iter().filter(|one| one["model"] == model).count()
+}
+
+/// Sends requests as an operator would; the generator says whether the objective was kept.
+fn load(url: &str, model: &str, rate: u32, seconds: u32) {
+    let (rate, seconds) = (rate.to_string(), seconds.to_string());
+    let output =
+        sluice(&["load", "--url", url, "--model", model, "--rate", &rate, "--duration", &seconds]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn idle_models_take_the_least_of_one_gpu_and_every_replica_says_why() {
+    let program = two_models(4).start();
+    let plan = plan(&program);
+    assert_eq!(plan["gpus_used"], 1, "{plan:#}");
+    assert_eq!((replicas(&plan, "rises"), replicas(&plan, "rests")), (1, 1), "{plan:#}");
+    for one in plan["replicas"].as_array().unwrap() {
+        assert!(!one["why"].as_str().unwrap().is_empty(), "{one}");
+    }
+}
+
+#[test]
+fn a_rising_load_gets_slices_cut_for_it_while_every_request_is_answered() {
+    let program = two_models(4).start();
+    let before = program.slices().len();
+    let url = format!("http://{}", program.inference());
+    thread::scope(|scope| {
+        let rising = scope.spawn(|| load(&url, "rises", 40, 12));
+        eventually("the model that is asked for has more replicas", || {
+            (replicas(&plan(&program), "rises") > 1).then_some(())
+        });
+        rising.join().unwrap();
+    });
+    assert!(program.slices().len() > before, "nothing was cut");
+    let plan = plan(&program);
+    assert_eq!(replicas(&plan, "rests"), 1, "the model that nobody asks for has moved: {plan:#}");
+    let whys: Vec<&str> =
+        plan["moves"].as_array().unwrap().iter().filter_map(|one| one["why"].as_str()).collect();
+    assert!(whys.iter().any(|why| why.contains("rises is to serve")), "{whys:#?}");
+    let metrics = program.metrics();
+    assert_eq!(metrics.ended_in_all("rises"), metrics.ended("rises", "served"));
+}

@@ -1,0 +1,167 @@
+//! A training job's rank on a slice: what shall run there, what does, and the words between a
+//! worker and the process that stands over it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A rank that shall be on a slice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DesiredRank {
+    /// What to run.
+    pub spec: RankSpec,
+    /// Whether it shall stop, and has its notice to do so; it is killed then.
+    pub stop: Option<Stop>,
+    /// The part of the time it may run, in percent; paused for the rest. 1 to 100.
+    pub duty: u8,
+}
+
+/// An order to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// From hearing it to the kill, in milliseconds.
+    pub notice_ms: u64,
+}
+
+/// What runs as one rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankSpec {
+    /// The job's number.
+    pub job: u64,
+    /// Which start of the job it belongs to; a rank of one start is never begun twice.
+    pub run: u32,
+    /// Which rank, from 0.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub world_size: u32,
+    /// Which of the ranks on its machine, from 0.
+    pub local_rank: u32,
+    /// How many of the ranks are on its machine.
+    pub local_world_size: u32,
+    /// Where rank 0 is.
+    pub master_address: String,
+    /// The port that rank 0 may listen on.
+    pub master_port: u16,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// What its environment has besides the contract's variables.
+    pub environment: BTreeMap<String, String>,
+    /// Its time to stop where nobody says otherwise, in milliseconds.
+    pub notice_ms: u64,
+    /// It is stopped when no router was heard of for so long, in milliseconds.
+    pub lease_ms: u64,
+}
+
+impl RankSpec {
+    /// What names it among all ranks that ever were.
+    pub fn name(&self) -> String {
+        format!("{}.{}.{}", self.job, self.run, self.rank)
+    }
+}
+
+/// A rank as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankReport {
+    /// The job's number.
+    pub job: u64,
+    /// Which start of it.
+    pub run: u32,
+    /// Which rank.
+    pub rank: u32,
+    /// What it is doing.
+    pub state: RankState,
+    /// The last of its progress that could be read.
+    pub progress: Option<RankProgress>,
+}
+
+/// What a rank is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RankState {
+    /// It is being started.
+    #[default]
+    Starting,
+    /// It runs.
+    Running {
+        /// The process id of its program.
+        pid: u32,
+    },
+    /// It was asked to checkpoint before it stops.
+    Checkpointing,
+    /// It was asked to stop.
+    Stopping,
+    /// It has ended.
+    Ended(RankEnd),
+}
+
+/// How a rank ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RankEnd {
+    /// By itself.
+    Exited {
+        /// Its exit code.
+        code: i32,
+    },
+    /// By a signal.
+    Killed {
+        /// Which.
+        signal: i32,
+        /// Whether that was ours, because it did not stop in time.
+        overdue: bool,
+    },
+    /// It broke a limit.
+    Exceeded {
+        /// Which, and by how much.
+        what: String,
+    },
+    /// It was stopped because nobody renewed its loan.
+    Expired,
+    /// It could not be started, or what became of it is not known.
+    Lost {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The last line of a rank's progress file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankProgress {
+    /// The last step done.
+    pub step: u64,
+    /// All its steps, if it says.
+    pub steps: Option<u64>,
+    /// The step of its last checkpoint, if it made one.
+    pub checkpoint: Option<u64>,
+    /// How long ago that was first read, in milliseconds.
+    pub checkpoint_age_ms: Option<u64>,
+}
+
+/// What a worker tells the process that stands over a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RankOrder {
+    /// Have it checkpoint and stop.
+    Stop(Stop),
+    /// Let it run this part of the time, in percent.
+    Duty(u8),
+    /// A router is there.
+    Renewed,
+}
+
+/// A line of what a rank printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogPiece {
+    /// Where it begins, in bytes since the job's rank first printed.
+    pub from: u64,
+    /// The text; what is not UTF-8 is replaced.
+    pub text: String,
+    /// Where the next piece begins.
+    pub next: u64,
+}
