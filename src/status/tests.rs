@@ -88,7 +88,7 @@ fn state() -> State {
         "jobs": {
             "allow": [], "states": {}, "loans": {"lent": 0, "returning": 0, "overdue": 0},
             "counts": {"for_inference": 0, "in_emergency": 0, "for_jobs": 0, "overdue": 0,
-                       "lost_gpu_s": 0.0},
+                       "lost_gpu_s": 0.0, "done": 0, "failed": 0, "cancelled": 0},
             "shown": [],
         },
         "spans": {"exported": 0, "dropped": 0},
