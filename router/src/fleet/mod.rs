@@ -174,6 +174,13 @@ impl Fleet {
         }
     }
 
+    /// Whether a replica that can be sent batches is in rotation; nothing for one that cannot.
+    pub fn in_rotation(&self, worker: &str, replica: u32) -> Option<bool> {
+        let known = self.known.lock();
+        let flags = &known.served.get(&(worker.to_owned(), replica))?.flags;
+        flags.connected.load(Ordering::Acquire).then(|| flags.attached.load(Ordering::Acquire))
+    }
+
     /// Gives a replica no more batches, and says whether it has none.
     pub fn drain(&self, worker: &str, replica: u32) -> bool {
         let known = self.known.lock();

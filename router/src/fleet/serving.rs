@@ -26,6 +26,8 @@ const RETRY_LONGEST: Duration = Duration::from_secs(2);
 pub(super) struct Flags {
     /// The executor can be sent batches.
     pub(super) connected: AtomicBool,
+    /// It is in rotation.
+    pub(super) attached: AtomicBool,
     /// The replica is given no more, and goes when it has none.
     pub(super) draining: AtomicBool,
     admitted: AtomicBool,
@@ -66,6 +68,7 @@ impl Serving {
         loop {
             let ended = self.serve(&mut pause).await;
             self.flags.connected.store(false, Ordering::Release);
+            self.flags.attached.store(false, Ordering::Release);
             self.model.dispatcher().detach(self.number);
             self.changed.notify_waiters();
             let (model, slice) = (&self.model.config().name, &self.slice);
@@ -102,6 +105,7 @@ impl Serving {
             signature: Arc::new(signature(&self.ready.signature)),
         };
         self.model.attach(replica, &self.ready.platform, self.ready.max_batch);
+        self.flags.attached.store(true, Ordering::Release);
         if self.flags.draining.load(Ordering::Acquire) {
             self.model.dispatcher().drain(self.number);
         }

@@ -1,6 +1,6 @@
 //! Doing what was decided.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use policy::place::{Action, Decision, State};
 use protocol::{Desired, DesiredGpu, DesiredReplica, DesiredSlice};
@@ -49,10 +49,34 @@ impl Placer {
                 }
             }
         }
-        for (worker, assignment) in &mut self.assignments {
-            assignment.replicas.retain(|one| !(one.leaving && fleet.drain(worker, one.id)));
-        }
         self.admit(groups, &leaving, fleet);
+        self.drain(fleet, registry);
+    }
+
+    /// Lets those that leave finish their batches, once one that takes their place is in rotation.
+    fn drain(&mut self, fleet: &Fleet, registry: &Registry) {
+        let mut rotation: HashMap<String, bool> = HashMap::new();
+        for (worker, assignment) in &self.assignments {
+            for one in assignment.replicas.iter().filter(|one| !one.leaving) {
+                if let Some(attached) = fleet.in_rotation(worker, one.id) {
+                    *rotation.entry(one.model.clone()).or_default() |= attached;
+                }
+            }
+        }
+        for (worker, assignment) in &mut self.assignments {
+            assignment.replicas.retain(|one| {
+                // Between its successor's connection and the first batch to it is a moment.
+                let awaited = rotation.get(&one.model) == Some(&false);
+                if !one.leaving || awaited || !fleet.drain(worker, one.id) {
+                    return true;
+                }
+                if let Some(model) = registry.model(&one.model) {
+                    // Another edition may answer otherwise.
+                    model.forget();
+                }
+                false
+            });
+        }
     }
 
     /// Asks for a replica of some processes.
