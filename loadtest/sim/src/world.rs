@@ -9,6 +9,7 @@ mod check;
 mod felt;
 mod serve;
 mod troubles;
+mod turns;
 
 use std::{
     cmp::Reverse,
