@@ -148,7 +148,7 @@ impl Replica {
     }
 
     /// When it goes on though nobody told it that the other's batch is done.
-    fn turn_comes_at(&self) -> Option<Moment> {
+    pub(crate) fn turn_comes_at(&self) -> Option<Moment> {
         match self.turn {
             Turn::Always | Turn::Free => None,
             Turn::Elsewhere { until } => Some(until + self.longest.unwrap_or_default()),

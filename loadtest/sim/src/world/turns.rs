@@ -26,6 +26,7 @@ impl World<'_> {
             {
                 let model = self.fleet.replicas[other].model;
                 self.models[model].dispatch.step_aside(name, until);
+                self.wake_in_time(model);
             }
         }
     }

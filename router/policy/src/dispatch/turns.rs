@@ -50,6 +50,10 @@ impl Dispatch {
             Turn::Always => {}
             turn @ (Turn::Free | Turn::Elsewhere { .. }) => *turn = Turn::Elsewhere { until },
         }
+        let comes_at = self.replicas[index].turn_comes_at().unwrap_or(Moment::NEVER);
+        if !self.lanes.is_empty() {
+            self.wakes_at = self.wakes_at.min(comes_at);
+        }
     }
 
     /// The process of `id` is free.

@@ -68,7 +68,7 @@ fn no_batch_takes_longer_than_the_longest_turn() {
         rig.sent[0].rows
     };
     // 10 ms and 1 ms a row; this rule sends powers of two.
-    assert_eq!((rows(30), rows(25), rows(12)), (16, 8, 2));
+    assert_eq!((rows(30), rows(25), rows(13)), (16, 8, 2));
 }
 
 #[test]
