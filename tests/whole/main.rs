@@ -13,6 +13,7 @@ mod folder;
 mod hangups;
 mod hostile_jobs;
 mod jobs;
+mod maintenance;
 mod metrics;
 mod objective;
 mod overload;

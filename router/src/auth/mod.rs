@@ -32,6 +32,7 @@ pub struct Access {
     others: Arc<TenantMetrics>,
     by_key: HashMap<KeyHash, u32>,
     keys: HashMap<KeyHash, Vec<Scope>>,
+    key_names: HashMap<KeyHash, String>,
 }
 
 /// A caller that may infer.
@@ -91,6 +92,7 @@ impl Access {
             others: previous.map(|access| Arc::clone(&access.others)).unwrap_or_default(),
             by_key: (1..).zip(tenants).map(|(index, tenant)| (tenant.key, index)).collect(),
             keys: keys.iter().map(|key| (key.key, key.scopes.clone())).collect(),
+            key_names: keys.iter().map(|key| (key.key, key.name.clone())).collect(),
         }
     }
 
@@ -173,6 +175,12 @@ impl Access {
             }
             None => Err(InferError::Unauthorized),
         }
+    }
+
+    /// The name of the key a caller shows, if it is one of the configuration's.
+    pub fn key_name(&self, headers: &HeaderMap) -> Option<&str> {
+        let hash = KeyHash::of(bearer(headers)?);
+        self.key_names.get(&hash).map(String::as_str)
     }
 
     /// What is known of every tenant, in the order of the configuration, and of all others as one.
