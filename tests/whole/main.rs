@@ -26,6 +26,7 @@ mod secrets;
 mod serving;
 mod setup;
 mod simulate;
+mod sleeping;
 mod split;
 mod tenants;
 mod tracing;
