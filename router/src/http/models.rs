@@ -163,9 +163,9 @@ async fn read<B: Backend, T: Default + for<'de> Deserialize<'de>>(
     let limits = BodyLimits {
         arriving_bytes: MAX_CALL_BYTES,
         unpacked_bytes: MAX_CALL_BYTES,
-        ..BodyLimits::from(&**state.settings.load())
+        ..state.body_limits()
     };
-    let body = body::read(&call.head.headers, body, limits, call.arrived).await?;
+    let (body, _share) = body::read(&call.head.headers, body, limits, call.arrived).await?;
     if body.trim_ascii().is_empty() {
         return Ok(T::default());
     }
