@@ -78,7 +78,8 @@ impl Registry {
             let changed = self.fleet.changed();
             let mut all = true;
             for model in self.models.load().iter() {
-                let wanted = model.config().replicas.min as usize;
+                // One that may sleep is loaded once, so that what it takes and gives is known.
+                let wanted = model.config().replicas.min.max(1) as usize;
                 if model.dispatcher().replicas() >= wanted {
                     continue;
                 }
@@ -250,7 +251,7 @@ impl Backend for Registry {
         let check = |model: &Arc<Model>| Check {
             name: format!("model {}", model.name()),
             problem: match model.availability() {
-                Availability::Ready => None,
+                Availability::Ready | Availability::Asleep => None,
                 Availability::Loading => Some("no replica is warm yet".to_owned()),
                 Availability::Unavailable { reason } => Some(reason),
             },

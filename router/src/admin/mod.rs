@@ -16,9 +16,10 @@ mod views;
 use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
+use tls::ServerConfig;
 use tokio::{
     net::TcpListener,
     sync::watch,
@@ -31,7 +32,7 @@ use crate::{
     config::{Objective, ObjectiveError},
     drain::Phase,
     http::{
-        Call, ServerState,
+        Call, ServerState, audit,
         backend::Backend,
         listen::{self, Answer, Limits},
     },
@@ -141,6 +142,10 @@ impl<B: Backend> Answer for Desk<B> {
         Limits { max_connections: MAX_CONNECTIONS, ..limits }
     }
 
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.shared.http_tls()
+    }
+
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -148,11 +153,17 @@ impl<B: Backend> Answer for Desk<B> {
     ) -> Response<Body> {
         let arrived = Instant::now();
         let (head, body) = request.into_parts();
+        let acts = !matches!(head.method, Method::GET | Method::HEAD);
+        let acts = acts && head.uri.path().starts_with("/admin/");
+        let who = acts.then(|| self.shared.access.load().name_of(&head.headers, peer));
         let (body, unread) = Lent::new(body);
         let mut asked = Request::from_parts(head.clone(), body);
         asked.extensions_mut().insert(Arrival { peer, at: arrived });
         let Ok(response) = self.router.clone().oneshot(asked).await;
         let call = Call { head: &head, peer, arrived };
+        if let Some(who) = who {
+            audit(&who, &call, response.status());
+        }
         self.shared.finish(&call, unread.take(), response)
     }
 }

@@ -27,7 +27,7 @@ use std::{
 };
 
 use policy::{
-    demand::Forecast,
+    demand::{Forecast, Why},
     interference::Load,
     moment::Moment,
     place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
@@ -257,11 +257,18 @@ impl Placer {
         self.demands.keep(|name| config.models.iter().any(|model| model.name == name));
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
-            if let Some(served) = registry.model(&model.name) {
-                self.demands.observe(&served, &config.planner, now);
+            let served = registry.model(&model.name);
+            if let Some(served) = &served {
+                self.demands.observe(served, &config.planner, now);
             }
             let forecast = self.demands.forecast(&model.name, ready_rps[index], now);
-            snapshot.models[index].demand_rps = forecast.rate_rps;
+            let asleep = model.replicas.min == 0 && forecast.why == Why::Idle;
+            if let Some(served) = served {
+                served.sleep(asleep, self.demands.load_time(&model.name));
+            }
+            let planned = &mut snapshot.models[index];
+            planned.demand_rps = forecast.rate_rps;
+            planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };
             forecasts.push(forecast);
         }
         forecasts

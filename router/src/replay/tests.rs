@@ -82,7 +82,7 @@ fn a_dump_that_cannot_be_is_refused_with_what_is_wrong() {
         "replica 7 is of model 3, and there are only 1: "
     );
     assert_eq!(
-        refusal("\"gpu\":0", "\"gpu\":2"),
+        refusal("\"gpu\":1", "\"gpu\":2"),
         "something is placed on GPU 2, and there are only 2: "
     );
     assert!(refusal("\"healthy\"", "\"wealthy\"").contains("unknown field `wealthy`"));

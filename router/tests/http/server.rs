@@ -46,6 +46,7 @@ pub(crate) fn settings() -> RouterSettings {
         state_dir: None,
         max_body_bytes: 64 << 10,
         max_decompressed_bytes: 128 << 10,
+        max_buffered_bytes: 1 << 30,
         max_header_bytes: 8 << 10,
         max_connections: 1_000,
         header_timeout: FOREVER,
