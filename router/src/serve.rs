@@ -28,6 +28,7 @@ use crate::{
     http::{self, ServerState},
     jobs::Jobs,
     lend::{self, Office},
+    orders::Orders,
     place, recent,
     registry::Registry,
     state::{self, Build, State},
@@ -97,7 +98,8 @@ impl Router {
         let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
         let jobs = Jobs::open(settings.state_dir.as_deref())?;
-        let registry = Registry::start(config, jobs)?;
+        let orders = Orders::open(settings.state_dir.as_deref())?;
+        let registry = Registry::start(config, jobs, orders)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         state.tls.store(tls.map(Arc::new));
@@ -185,7 +187,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
-    let [scraped, shown, past, reloading, steered] = [(); 5].map(|()| Arc::clone(state));
+    let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
         jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
@@ -202,6 +204,10 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
         objective: Box::new(move |asked| {
             let (state, build) = (Arc::clone(&steered), for_steering.clone());
             Box::pin(async move { steer::objective(&state, &build, asked).await })
+        }),
+        order: Box::new(move |order| {
+            let state = Arc::clone(&ordered);
+            Box::pin(async move { steer::order(&state, order).await })
         }),
     }
 }

@@ -8,6 +8,7 @@ mod console;
 mod jobs;
 mod lent;
 mod objective;
+mod orders;
 mod routes;
 mod scope;
 mod views;
@@ -37,6 +38,7 @@ use crate::{
     },
     lend::Office,
     metrics::Format,
+    orders::{Order, OrderError},
 };
 
 /// Connections the admin listener keeps, whatever the front door may.
@@ -52,6 +54,9 @@ pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + S
 /// A change of an objective under way.
 pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ObjectiveError>> + Send>>;
 
+/// An order under way.
+pub type Ordering = Pin<Box<dyn Future<Output = Result<Value, OrderError>> + Send>>;
+
 /// What the listener asks of the program around it.
 pub struct Hooks {
     /// Where training jobs are dealt with, if anywhere.
@@ -66,6 +71,8 @@ pub struct Hooks {
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
     /// Says what another objective would lead to, and puts it in force if asked to.
     pub objective: Box<dyn Fn(Objective) -> Steering + Send + Sync>,
+    /// Says what an order would lead to, and lets it stand if asked to.
+    pub order: Box<dyn Fn(Order) -> Ordering + Send + Sync>,
 }
 
 impl fmt::Debug for Hooks {

@@ -184,6 +184,12 @@ impl Access {
         }
     }
 
+    /// The name of the key a caller shows, if it is one of the configuration's.
+    pub fn key_name(&self, headers: &HeaderMap) -> Option<&str> {
+        let hash = KeyHash::of(bearer(headers)?);
+        self.keys.get(&hash).map(|key| key.name.as_str())
+    }
+
     /// What the audit log calls whoever made this call.
     pub(crate) fn name_of(&self, headers: &HeaderMap, peer: SocketAddr) -> String {
         let Some(hash) = bearer(headers).map(KeyHash::of) else {

@@ -123,7 +123,7 @@ fn known_signature(model: &impl Served) -> Result<Arc<Signature>, InferError> {
 pub(super) fn no_replica(model: &impl Served) -> InferError {
     let name = model.name().to_owned();
     match model.availability() {
-        Availability::Ready | Availability::Loading => {
+        Availability::Ready | Availability::Loading | Availability::Asleep => {
             InferError::NoReplica { model: name, retry_after: UNKNOWN_WAIT }
         }
         Availability::Unavailable { reason } => {

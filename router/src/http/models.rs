@@ -85,7 +85,9 @@ pub(super) fn about<B: Backend>(
         Question::Stats => {
             reply::json(StatusCode::OK, &Statistics { model_stats: vec![model.stats()] })
         }
-        Question::Ready if model.availability() == Availability::Ready => {
+        Question::Ready
+            if matches!(model.availability(), Availability::Ready | Availability::Asleep) =>
+        {
             reply::json(StatusCode::OK, &json!({"name": model.name(), "ready": true}))
         }
         Question::Ready => return Err(no_replica(model)),
@@ -119,6 +121,7 @@ fn entry<M: Served>(model: &Arc<M>) -> IndexEntry {
     let (state, reason) = match model.availability() {
         Availability::Ready => (ModelState::Ready, String::new()),
         Availability::Loading => (ModelState::Loading, "no replica is ready yet".to_owned()),
+        Availability::Asleep => (ModelState::Ready, "asleep until it is asked for".to_owned()),
         Availability::Unavailable { reason } => (ModelState::Unavailable, reason),
     };
     let version = Some(model.version().to_owned());
