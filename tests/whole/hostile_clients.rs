@@ -96,7 +96,7 @@ fn many_files() {
 
 #[test]
 fn heads_that_come_by_the_byte_are_hung_up_on() {
-    let mut siege = Siege::begin("header_timeout_ms = 1000");
+    let mut siege = Siege::begin("header_timeout_ms = 3000");
     let mut slow: Vec<TcpStream> = (0..300).map(|_| connect(siege.door())).collect();
     for byte in INFER.as_bytes().chunks(20) {
         for stream in &mut slow {
@@ -237,7 +237,7 @@ fn heads_that_are_too_long_or_of_too_many_lines_are_431() {
 
 #[test]
 fn what_is_not_http_is_400_or_hung_up_on() {
-    let mut siege = Siege::begin("header_timeout_ms = 1000");
+    let mut siege = Siege::begin("header_timeout_ms = 3000");
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
         b"\0\0\0\0\0\0\0\0\0\0\0\0\r\n\r\n",
