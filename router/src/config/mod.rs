@@ -10,6 +10,7 @@ pub(crate) mod check;
 mod diff;
 mod draft;
 mod effective;
+pub(crate) mod etcd;
 mod files;
 mod loans;
 mod model;
@@ -38,6 +39,7 @@ pub use policy::rule::Batching;
 pub use self::{
     diff::{Change, Effect, diff},
     effective::{Effective, Origin, Setting},
+    etcd::Etcd,
     loans::{Limits, Loans},
     model::{Class, Engine, Model, Replicas, Server},
     objective::{Objective, ObjectiveError},
@@ -76,6 +78,8 @@ pub struct Config {
     pub planner: Planner,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
+    /// Where several routers agree on who leads; absent, this one is alone.
+    pub etcd: Option<Etcd>,
     /// How this machine's worker joins a router; in a worker's file only.
     pub join: Option<Join>,
     /// The GPUs of this machine, in file order.

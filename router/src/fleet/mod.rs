@@ -11,7 +11,7 @@ mod serving;
 mod view;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -35,6 +35,7 @@ pub use self::{
     door::{Trust, listen, welcome},
 };
 use crate::{
+    lead::Standing,
     model::{Failure, Model, Models},
     transport::Hello,
 };
@@ -58,6 +59,7 @@ const MAX_WORKERS: usize = 4096;
 #[derive(Debug)]
 pub struct Fleet {
     models: Arc<ArcSwap<Models>>,
+    standing: Arc<Standing>,
     known: Mutex<Known>,
     questions: Questions,
     changed: Arc<Notify>,
@@ -115,10 +117,11 @@ struct Entered {
 }
 
 impl Fleet {
-    /// A fleet of nobody yet, for these models.
-    pub fn new(models: Arc<ArcSwap<Models>>) -> Self {
+    /// A fleet of nobody yet, for these models, of a router that may do what `standing` says.
+    pub fn new(models: Arc<ArcSwap<Models>>, standing: Arc<Standing>) -> Self {
         Self {
             models,
+            standing,
             known: Mutex::default(),
             questions: Questions::default(),
             changed: Arc::default(),
@@ -167,6 +170,30 @@ impl Fleet {
         }
     }
 
+    /// Takes back what any worker was told that has not heard it yet.
+    pub fn withdraw(&self) {
+        for member in self.known.lock().workers.values() {
+            member.desired.send_replace(None);
+        }
+    }
+
+    /// The names of the workers that are known.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.known.lock().workers.keys().cloned().collect()
+    }
+
+    /// Whether all of `expected` are known, and every worker that is there has said what it has since
+    /// it heard of the leader of `term`, after which it refuses any before.
+    pub fn has_heard(&self, term: u64, expected: &BTreeSet<String>) -> bool {
+        let known = self.known.lock();
+        let heard = |member: &Member| {
+            let there = member.conversation.is_some() && member.silent() < SILENT;
+            !there || member.report.as_ref().is_some_and(|report| report.term == term)
+        };
+        known.workers.values().all(heard)
+            && expected.iter().all(|name| known.workers.contains_key(name))
+    }
+
     /// Lets a replica be given batches.
     pub fn admit(&self, worker: &str, replica: u32) {
         if let Some(connection) = self.known.lock().served.get(&(worker.to_owned(), replica)) {
@@ -183,12 +210,7 @@ impl Fleet {
 
     /// Gives a replica no more batches, and says whether it has none.
     pub fn drain(&self, worker: &str, replica: u32) -> bool {
-        let known = self.known.lock();
-        let Some(connection) = known.served.get(&(worker.to_owned(), replica)) else { return true };
-        connection.flags.draining.store(true, Ordering::Release);
-        let dispatcher = connection.model.dispatcher();
-        dispatcher.drain(connection.number);
-        !dispatcher.is_busy(connection.number)
+        self.known.lock().drain(&(worker.to_owned(), replica))
     }
 
     /// Lets a worker in that showed it may come, unless one of its name speaks already.
@@ -251,10 +273,14 @@ impl Fleet {
                         ReplicaState::Ready(ready) => {
                             there.insert(replica.replica);
                             let key = (name.to_owned(), replica.replica);
-                            known.connect(key, slice, model, ready, &self.changed);
+                            known.connect(key.clone(), slice, model, ready, &self.changed);
+                            if let (true, Some(one)) = (replica.serves, known.served.get(&key)) {
+                                one.flags.admit();
+                            }
                         }
                         ReplicaState::Draining => {
                             there.insert(replica.replica);
+                            known.drain(&(name.to_owned(), replica.replica));
                         }
                         ReplicaState::Failed { reason, crashed } => {
                             let (reason, returns) = (reason.clone(), *crashed);
@@ -292,6 +318,15 @@ impl Member {
 }
 
 impl Known {
+    /// Gives a replica no more batches, and says whether it has none.
+    fn drain(&self, key: &Key) -> bool {
+        let Some(connection) = self.served.get(key) else { return true };
+        connection.flags.draining.store(true, Ordering::Release);
+        let dispatcher = connection.model.dispatcher();
+        dispatcher.drain(connection.number);
+        !dispatcher.is_busy(connection.number)
+    }
+
     #[expect(clippy::too_many_arguments, reason = "who, where, of what, how, and whom to tell")]
     fn connect(
         &mut self,

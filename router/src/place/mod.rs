@@ -71,6 +71,8 @@ const WORK: u64 = 400_000;
 /// What the loop remembers.
 #[derive(Debug, Default)]
 struct Placer {
+    /// The term of the leader that decides.
+    term: u64,
     assignments: BTreeMap<String, Assignment>,
     generation: u64,
     groups_given: u64,
@@ -93,6 +95,17 @@ struct Placer {
 pub async fn run(state: Weak<ServerState<Registry>>) {
     let mut placer = Placer::default();
     while let Some(state) = state.upgrade() {
+        let standing = Arc::clone(state.backend.standing());
+        let mut news = standing.news();
+        let Some(term) = standing.acts() else {
+            drop(state);
+            // Whether there is news or not, the next round looks.
+            let _ = timeout(TICK, news.changed()).await;
+            continue;
+        };
+        if placer.term != term {
+            placer = Placer { term, ..Placer::default() };
+        }
         let fleet = Arc::clone(state.backend.fleet());
         let changed = fleet.changed();
         let began = Instant::now();
@@ -107,6 +120,9 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
 
 impl Placer {
     async fn round(&mut self, registry: &Registry, fleet: &Fleet) {
+        if !registry.ledger().lock().is_settled() {
+            return;
+        }
         let now = registry.now();
         let config = registry.config_in_force();
         let seen = fleet.look();
@@ -248,7 +264,8 @@ impl Placer {
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
             if let Some(served) = registry.model(&model.name) {
-                self.demands.observe(&served, &config.planner, now);
+                let others = registry.standing().peers().load(&model.name);
+                self.demands.observe(&served, others, (&config.planner, now));
             }
             let forecast = self.demands.forecast(&model.name, ready_rps[index], now);
             snapshot.models[index].demand_rps = forecast.rate_rps;
