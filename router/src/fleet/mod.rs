@@ -7,11 +7,12 @@
 
 mod asking;
 mod door;
+mod led;
 mod serving;
 mod view;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -168,30 +169,6 @@ impl Fleet {
         if let Some(member) = self.known.lock().workers.get(worker) {
             member.desired.send_replace(Some(Arc::new(desired)));
         }
-    }
-
-    /// Takes back what any worker was told that has not heard it yet.
-    pub fn withdraw(&self) {
-        for member in self.known.lock().workers.values() {
-            member.desired.send_replace(None);
-        }
-    }
-
-    /// The names of the workers that are known.
-    pub fn names(&self) -> BTreeSet<String> {
-        self.known.lock().workers.keys().cloned().collect()
-    }
-
-    /// Whether all of `expected` are known, and every worker that is there has said what it has since
-    /// it heard of the leader of `term`, after which it refuses any before.
-    pub fn has_heard(&self, term: u64, expected: &BTreeSet<String>) -> bool {
-        let known = self.known.lock();
-        let heard = |member: &Member| {
-            let there = member.conversation.is_some() && member.silent() < SILENT;
-            !there || member.report.as_ref().is_some_and(|report| report.term == term)
-        };
-        known.workers.values().all(heard)
-            && expected.iter().all(|name| known.workers.contains_key(name))
     }
 
     /// Lets a replica be given batches.

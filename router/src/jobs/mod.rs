@@ -4,6 +4,7 @@
 //! it, so that no job is lost, and none is started that was not written down as started.
 
 mod error;
+mod keeping;
 mod kept;
 mod record;
 mod submission;
@@ -21,7 +22,6 @@ use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
 use tokio::sync::{Notify, futures::Notified};
 
-use self::kept::Kept;
 pub(crate) use self::submission::profile_compute;
 pub use self::{
     error::JobError,
@@ -30,6 +30,7 @@ pub use self::{
     submission::{Slices, Submission},
     view::{Brief, JobView},
 };
+use self::{keeping::Keeping, kept::Kept};
 use crate::{
     lead::{KeepError, SharedRecords},
     state::{JobsState, LoansState},
@@ -52,25 +53,6 @@ pub struct Jobs {
     store: Mutex<Keeping>,
     kept: Mutex<Kept>,
     changed: Notify,
-}
-
-/// Where jobs are kept.
-#[derive(Debug)]
-enum Keeping {
-    /// Gone with the process.
-    Nowhere,
-    File(Store),
-    Etcd(SharedRecords),
-}
-
-impl Keeping {
-    fn commit(&mut self, change: Change) -> Result<(), KeepError> {
-        match self {
-            Self::Nowhere => Ok(()),
-            Self::File(store) => Ok(store.commit(change)?),
-            Self::Etcd(records) => records.commit(change),
-        }
-    }
 }
 
 /// Why a job waits.

@@ -50,6 +50,9 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
     let planner = draft.planner.as_ref().map_or_else(Planner::default, |draft| draft.check(notes));
     let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
     let etcd = draft.etcd.as_ref().map(|etcd| etcd.check(notes));
+    if let (Some(etcd), Some(_)) = (&draft.etcd, &router.state_dir) {
+        notes.warn(etcd.place, "jobs are kept in etcd; state_dir keeps nothing");
+    }
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
     let workers: Vec<_> =
         draft.workers.iter().map(|draft| worker::check(draft, source.base_dir, notes)).collect();
