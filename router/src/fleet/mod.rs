@@ -13,7 +13,7 @@ mod view;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -36,6 +36,7 @@ pub use self::{
     door::{Trust, listen, welcome},
 };
 use crate::{
+    dispatch::Process,
     lead::Standing,
     model::{Failure, Model, Models},
     transport::Hello,
@@ -70,6 +71,8 @@ pub struct Fleet {
 struct Known {
     workers: BTreeMap<String, Member>,
     served: HashMap<Key, Connection>,
+    /// By where they listen and what they want to hear.
+    processes: HashMap<Hello, Weak<Process>>,
     /// Numbers given out: of replicas to dispatchers, and of conversations.
     numbers: u32,
 }
@@ -320,6 +323,7 @@ impl Known {
         }
         self.disconnect(|other| *other == key);
         self.numbers += 1;
+        let process = self.process(&hello);
         let (worker, replica) = &key;
         let serving = Serving {
             number: self.numbers,
@@ -328,6 +332,7 @@ impl Known {
             profile: slice.profile.clone(),
             model: Arc::clone(model),
             hello: hello.clone(),
+            process,
             ready: ready.clone(),
             flags: Arc::default(),
             changed: Arc::clone(changed),
@@ -340,6 +345,17 @@ impl Known {
             task: tokio::spawn(serving.keep()),
         };
         self.served.insert(key, connection);
+    }
+
+    /// The process behind `hello`, the same for all replicas in it.
+    fn process(&mut self, hello: &Hello) -> Arc<Process> {
+        if let Some(known) = self.processes.get(hello).and_then(Weak::upgrade) {
+            return known;
+        }
+        self.processes.retain(|_, process| process.strong_count() > 0);
+        let process = Arc::new(Process::default());
+        self.processes.insert(hello.clone(), Arc::downgrade(&process));
+        process
     }
 
     fn disconnect(&mut self, which: impl Fn(&Key) -> bool) {
