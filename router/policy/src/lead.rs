@@ -116,6 +116,8 @@ impl Candidate {
 
     /// Takes in what came of `ask`, which was sent at `sent`.
     pub fn answered(&mut self, ask: Ask, answer: Answer, (sent, now): (Moment, Moment)) {
+        // What had lapsed when it was asked for is not taken up again, whatever the answer.
+        self.lapse(sent);
         match (ask, answer, &mut self.state) {
             (Ask::Grant { .. }, Answer::Granted { lease, ttl }, state) => {
                 self.ttl = ttl;
@@ -158,7 +160,8 @@ impl Candidate {
         }
     }
 
-    fn part(&mut self) {
+    /// Leads no more, and has no lease but one to give up.
+    pub fn part(&mut self) {
         self.state = State::Apart { before: self.lease() };
     }
 

@@ -14,7 +14,7 @@ use tokio::{
     runtime::Handle,
     sync::Notify,
     task::{JoinSet, spawn_blocking},
-    time::{Instant, interval, sleep, sleep_until, timeout_at},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at},
 };
 
 use super::{
@@ -123,7 +123,9 @@ impl Ground {
 impl Election {
     /// Lets another lead at once.
     pub async fn resign(&self) {
-        if let Some(lease) = self.standing.lease() {
+        let lease = self.standing.lease();
+        self.standing.depose(None);
+        if let Some(lease) = lease {
             // Without it, the others wait until the lease has ended.
             let _ = self.client.revoke(lease).await;
         }
@@ -260,6 +262,7 @@ impl Election {
     /// Tells the others of this router, and, while it leads, of the workers.
     async fn tell(self: Arc<Self>) {
         let mut ticks = interval(TELL_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = None;
         loop {
             ticks.tick().await;

@@ -91,6 +91,7 @@ impl Election {
     async fn take(&self, events: &[Event]) {
         let mut change = Change::default();
         for event in events {
+            self.check(event);
             let (key, value) = match event {
                 Event::Put(pair) => (&pair.key, Some(&*pair.value)),
                 Event::Deleted { key } => (key, None),
@@ -114,6 +115,17 @@ impl Election {
             && !change.is_empty()
         {
             aside(move || state.backend.take_change(change)).await;
+        }
+    }
+
+    /// Leads no more if another has come to lead since, which only a key changed by hand can bring about
+    /// before its lease has ended.
+    fn check(&self, event: &Event) {
+        if let (Event::Put(pair), Some(term)) = (event, self.standing.term())
+            && self.keys.about(&pair.key) == About::Leader
+            && pair.created > term
+        {
+            self.standing.depose(Some(term));
         }
     }
 

@@ -249,6 +249,17 @@ impl Standing {
         news
     }
 
+    /// Leads no more in `term`, or in any: another does, or shall.
+    fn depose(&self, term: Option<u64>) {
+        let Some(elected) = &self.elected else { return };
+        let mut elected = elected.lock();
+        if elected.term().is_some_and(|led| term.is_none_or(|term| term == led)) {
+            elected.candidate.part();
+            drop(elected);
+            self.news.send_replace(());
+        }
+    }
+
     fn lease(&self) -> Option<u64> {
         self.elected.as_ref()?.lock().candidate.lease()
     }

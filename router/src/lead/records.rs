@@ -70,6 +70,7 @@ impl SharedRecords {
             let done = self.runtime.block_on(self.client.transact(&txn))?;
             if !done.held {
                 tracing::warn!(term, "etcd refused what this router wrote: it leads no more");
+                self.standing.depose(Some(term));
                 return Err(follows());
             }
         }

@@ -43,6 +43,14 @@ fn a_tenure_that_lapsed_is_not_taken_up_again_by_a_late_answer() {
 }
 
 #[test]
+fn a_tenure_that_lapsed_is_not_taken_up_again_by_a_late_question() {
+    let mut leader = leader();
+    leader.answered(Ask::Renew { lease: 1 }, Answer::Renewed, (at(2_700), at(2_710)));
+    assert_eq!(leader.term(at(2_710)), None);
+    assert_eq!(leader.lease(), None);
+}
+
+#[test]
 fn a_renewal_that_failed_is_tried_again_while_there_is_time() {
     let mut leader = leader();
     let (renew, _) = leader.next();
