@@ -22,6 +22,7 @@ pub mod lead;
 pub mod lend;
 pub mod metrics;
 pub mod model;
+pub mod orders;
 pub mod place;
 pub mod planfile;
 pub mod recent;

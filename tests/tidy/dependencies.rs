@@ -14,20 +14,21 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/design.md, "Layout").
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("sluice", &["loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"]),
-    ("router", &["etcd", "mig", "oip", "policy", "protocol", "store"]),
+    ("router", &["etcd", "mig", "oip", "policy", "protocol", "store", "tls"]),
     ("etcd", &["wire"]),
     ("policy", &["mig"]),
     ("oip", &[]),
     ("store", &[]),
-    ("worker", &["mig", "oip", "protocol", "simgpu", "wire"]),
+    ("worker", &["mig", "oip", "protocol", "simgpu", "tls", "wire"]),
     ("fakenvml", &["mig"]),
     ("protocol", &["mig"]),
     ("mig", &[]),
     ("simgpu", &["mig"]),
-    ("wire", &[]),
-    ("loadtest", &["oip", "wire"]),
+    ("tls", &[]),
+    ("wire", &["tls"]),
+    ("loadtest", &["oip", "tls", "wire"]),
     ("sim", &["loadtest", "mig", "policy", "simgpu"]),
 ];
 

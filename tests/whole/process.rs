@@ -19,6 +19,15 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     lists.iter().flat_map(|list| list.split_whitespace()).flat_map(str::parse).collect()
 }
 
+/// The most memory `pid` has had at one time.
+#[track_caller]
+pub(crate) fn peak_mib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = line.split_whitespace().next().unwrap().parse().unwrap();
+    kib / 1024
+}
+
 /// Signals `pid`, which must be there.
 #[track_caller]
 pub(crate) fn signal(pid: u32, signal: Signal) {

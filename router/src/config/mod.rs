@@ -21,6 +21,7 @@ pub(crate) mod profile;
 mod report;
 mod secrets;
 mod summary;
+mod tls;
 mod tracing;
 pub(crate) mod tree;
 mod worker;
@@ -49,8 +50,9 @@ pub use self::{
     report::Report,
     secrets::KeyHash,
     summary::{GpuSummary, ModelSummary, Summary},
+    tls::Tls,
     tracing::Tracing,
-    worker::{Gpu, Join, Slice, Worker, read_token},
+    worker::{Gpu, Join, JoinTls, Slice, Worker, read_token},
 };
 
 use self::{files::Unreadable, problems::Notes};
@@ -80,6 +82,8 @@ pub struct Config {
     pub tracing: Option<Tracing>,
     /// Where several routers agree on who leads; absent, this one is alone.
     pub etcd: Option<Etcd>,
+    /// TLS on every listener; absent, plain.
+    pub tls: Option<Tls>,
     /// How this machine's worker joins a router; in a worker's file only.
     pub join: Option<Join>,
     /// The GPUs of this machine, in file order.
@@ -105,6 +109,8 @@ pub struct RouterSettings {
     pub max_body_bytes: u64,
     /// The longest request body once decompressed.
     pub max_decompressed_bytes: u64,
+    /// The most bytes that the bodies of all requests may be together.
+    pub max_buffered_bytes: u64,
     /// The longest request head.
     pub max_header_bytes: u64,
     /// The most connections open at once.
@@ -150,8 +156,8 @@ impl AccessLog {
 pub struct Tenant {
     /// The name in metrics.
     pub name: String,
-    /// The hash of its key.
-    pub key: KeyHash,
+    /// The hashes of its keys: one, or more while they are exchanged.
+    pub keys: Vec<KeyHash>,
     /// The most requests per second before 429; absent, no quota.
     pub rate_rps: Option<f64>,
     /// Weight against other tenants when both wait. More than 0.
@@ -163,8 +169,8 @@ pub struct Tenant {
 pub struct Key {
     /// The name in logs.
     pub name: String,
-    /// The hash of the key.
-    pub key: KeyHash,
+    /// The hashes of the key and of those that take its place.
+    pub keys: Vec<KeyHash>,
     /// What it opens. At least one.
     pub scopes: Vec<Scope>,
 }

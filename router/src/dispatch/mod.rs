@@ -15,7 +15,10 @@ mod traced;
 
 use std::{
     io,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -49,7 +52,7 @@ use crate::{
     transport::Link,
 };
 
-/// What a client is told to wait when no replica is there at all.
+/// What a client is told to wait when no replica is there at all, at least.
 const NO_REPLICA_RETRY: Duration = Duration::from_secs(1);
 
 /// One model's queue and replicas.
@@ -61,6 +64,8 @@ pub struct Dispatcher {
     metrics: ModelMetrics,
     state: Mutex<State>,
     time: OnceLock<AbortHandle>,
+    /// Milliseconds that a replica takes to load.
+    loads_in_ms: AtomicU64,
 }
 
 /// A replica about to be used.
@@ -95,6 +100,7 @@ impl Dispatcher {
             metrics: ModelMetrics::default(),
             state: Mutex::new(State::new(machine, model.slo)),
             time: OnceLock::new(),
+            loads_in_ms: AtomicU64::new(0),
         });
         let time = tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
         dispatcher.time.get_or_init(|| time.abort_handle());
@@ -106,6 +112,12 @@ impl Dispatcher {
         if let Some(time) = self.time.get() {
             time.abort();
         }
+    }
+
+    /// Has those who find no replica come back after this time.
+    pub fn expect_within(&self, load_time: Duration) {
+        let millis = u64::try_from(load_time.as_millis()).unwrap_or(u64::MAX);
+        self.loads_in_ms.store(millis, Ordering::Relaxed);
     }
 
     /// This model's metrics.
@@ -324,7 +336,10 @@ impl Dispatcher {
             Refusal::TooLate { .. } => {
                 InferError::TooLate { model, waited: now.since(came.arrived) }
             }
-            Refusal::NoReplica => InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY },
+            Refusal::NoReplica => {
+                let loads_in = Duration::from_millis(self.loads_in_ms.load(Ordering::Relaxed));
+                InferError::NoReplica { model, retry_after: loads_in.max(NO_REPLICA_RETRY) }
+            }
         }
     }
 

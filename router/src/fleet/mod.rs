@@ -39,6 +39,7 @@ use crate::{
     dispatch::Process,
     lead::Standing,
     model::{Failure, Model, Models},
+    orders::Orders,
     transport::Hello,
 };
 
@@ -63,6 +64,7 @@ pub struct Fleet {
     models: Arc<ArcSwap<Models>>,
     standing: Arc<Standing>,
     known: Mutex<Known>,
+    orders: Arc<Orders>,
     questions: Questions,
     changed: Arc<Notify>,
 }
@@ -121,10 +123,12 @@ struct Entered {
 }
 
 impl Fleet {
-    /// A fleet of nobody yet, for these models, of a router that may do what `standing` says.
-    pub fn new(models: Arc<ArcSwap<Models>>, standing: Arc<Standing>) -> Self {
+    /// A fleet of nobody yet, for these models, under these orders, of a router that may do what
+    /// `standing` says.
+    pub fn new(models: Arc<ArcSwap<Models>>, orders: Arc<Orders>, standing: Arc<Standing>) -> Self {
         Self {
             models,
+            orders,
             standing,
             known: Mutex::default(),
             questions: Questions::default(),
@@ -149,8 +153,10 @@ impl Fleet {
         }
     }
 
-    /// Every worker that is not gone. Those gone for long are forgotten.
+    /// Every worker that is not gone; one that is drained is as good as leaving. Those gone for long are
+    /// forgotten.
     pub fn look(&self) -> Vec<Seen> {
+        let orders = self.orders.standing();
         let mut known = self.known.lock();
         let Known { workers, served, .. } = &mut *known;
         workers.retain(|_, member| member.away() < FORGOTTEN);
@@ -158,13 +164,20 @@ impl Fleet {
         let seen = present.filter_map(|(name, member)| {
             let mine = served.iter().filter(|((worker, _), _)| worker == name);
             let serving = mine.filter(|(_, one)| one.flags.connected.load(Ordering::Acquire));
+            let mut report = member.report.clone()?;
+            report.leaving |= orders.drains(name);
             Some(Seen {
                 worker: name.clone(),
-                report: member.report.clone()?,
+                report,
                 serving: serving.map(|((_, replica), _)| *replica).collect(),
             })
         });
         seen.collect()
+    }
+
+    /// Whether there is a worker of that name.
+    pub fn knows(&self, worker: &str) -> bool {
+        self.known.lock().workers.contains_key(worker)
     }
 
     /// Tells a worker what shall be.

@@ -9,10 +9,12 @@ mod assigned;
 mod carry;
 mod demand;
 mod fits;
+mod foresight;
 mod groups;
 mod lessons;
 mod loans;
 mod neighbours;
+mod ordered;
 mod outlook;
 mod spec;
 mod told;
@@ -25,7 +27,7 @@ use std::{
 };
 
 use policy::{
-    demand::Forecast,
+    demand::{Forecast, Why},
     interference::Load,
     moment::Moment,
     place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
@@ -43,7 +45,8 @@ use self::{
 };
 pub use self::{
     fits::fits,
-    outlook::{Intended, Outlook, Prospect},
+    ordered::{DrainPhase, DrainState, PinPhase, PinState},
+    outlook::{Affected, Consequence, Intended, Outlook, Prospect, Provided},
     told::{Move, Moved, PlanState, Planned, PlannedModel, PlannedReplica, Told},
 };
 use crate::{
@@ -126,36 +129,43 @@ impl Placer {
         let now = registry.now();
         let config = registry.config_in_force();
         let seen = fleet.look();
+        let standing = registry.orders().standing();
         self.meet(&seen);
         let mut world = World::new(&seen, &self.cuts, &registry.ledger().lock());
         self.neighbours.look(&seen, now);
         let groups = self.groups(&config, &seen, &mut world);
         self.neighbours.learn(registry, (&world, &groups), now);
         self.time_loads(&groups, &config, now);
-        let (snapshot, forecasts) = self.snapshot(registry, &config, &world, &groups, now);
+        let (mut snapshot, forecasts) = self.snapshot(registry, &config, &world, &groups, now);
+        snapshot.pins = ordered::pins(&standing, &world, &config);
+        let left = ordered::left(&standing, (&world, &groups), &config);
         let looked = snapshot.consolidate;
         let (snapshot, decision, back) = decide(snapshot).await;
         if looked {
             self.looked_at = now;
         }
-        // What a job has been given meanwhile is not taken from it.
-        let mut owners = registry.ledger().lock();
-        self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
-        self.remember(&decision, &world, &config);
-        self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
-        let needs = loans::needs(&decision, &back, (&world, &snapshot), &forecasts);
-        owners.serve(self.served(&world), needs);
-        for worker in &seen {
-            self.send(worker, &world, &owners, fleet);
-        }
-        drop(owners);
+        let decided = (&*config, &snapshot, &decision);
+        let ordered = {
+            // What a job has been given meanwhile is not taken from it.
+            let mut owners = registry.ledger().lock();
+            self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
+            self.remember(&decision, &world, &config);
+            self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
+            let needs = loans::needs(&decision, &back, (&world, &snapshot), &forecasts);
+            owners.serve(self.served(&world), needs);
+            for worker in &seen {
+                self.send(worker, &world, &owners, fleet);
+            }
+            self.ordered(&standing, (&world, &groups), decided, &owners)
+        };
         // Without a GPU there is no worker yet, which is no want of room.
         if !world.sites.is_empty() {
             self.complain(&decision, &config, registry);
         }
         let error = self.neighbours.median_error();
         let told = Told { config: &config, world: &world, forecasts: &forecasts, error, at: now };
-        registry.plan().record(&told, snapshot, &decision);
+        registry.plan().record(&told, (snapshot, ordered), &decision);
+        ordered::note_left(registry.orders(), left).await;
     }
 
     /// Begins with what a worker says it has, and forgets those that are gone.
@@ -209,7 +219,6 @@ impl Placer {
                 let slice = |spot: &world::Spot| Slice {
                     position: spot.position,
                     loaned: spot.lent,
-                    pinned: false,
                     doomed: spot.doomed,
                     replicas: Vec::new(),
                 };
@@ -230,7 +239,8 @@ impl Placer {
             }
         }
         let models = self.models(config);
-        let mut snapshot = Snapshot { models, gpus, rules, consolidate: calm, last };
+        let mut snapshot =
+            Snapshot { models, gpus, rules, pins: Vec::new(), consolidate: calm, last };
         let forecasts = self.forecast(registry, config, (&mut snapshot, &ready_rps), now);
         (snapshot, forecasts)
     }
@@ -263,12 +273,19 @@ impl Placer {
         self.demands.keep(|name| config.models.iter().any(|model| model.name == name));
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
-            if let Some(served) = registry.model(&model.name) {
+            let served = registry.model(&model.name);
+            if let Some(served) = &served {
                 let others = registry.standing().peers().load(&model.name);
-                self.demands.observe(&served, others, (&config.planner, now));
+                self.demands.observe(served, others, (&config.planner, now));
             }
             let forecast = self.demands.forecast(&model.name, ready_rps[index], now);
-            snapshot.models[index].demand_rps = forecast.rate_rps;
+            let asleep = model.replicas.min == 0 && forecast.why == Why::Idle;
+            if let Some(served) = served {
+                served.sleep(asleep, self.demands.load_time(&model.name));
+            }
+            let planned = &mut snapshot.models[index];
+            planned.demand_rps = forecast.rate_rps;
+            planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };
             forecasts.push(forecast);
         }
         forecasts

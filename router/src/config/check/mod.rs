@@ -11,6 +11,7 @@ pub(crate) mod model;
 mod objective;
 mod router;
 mod tensors;
+mod tls;
 mod tracing;
 mod worker;
 
@@ -53,6 +54,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
     if let (Some(etcd), Some(_)) = (&draft.etcd, &router.state_dir) {
         notes.warn(etcd.place, "jobs are kept in etcd; state_dir keeps nothing");
     }
+    let tls = draft.tls.as_ref().map(|draft| tls::check(draft, source.base_dir, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
     let workers: Vec<_> =
         draft.workers.iter().map(|draft| worker::check(draft, source.base_dir, notes)).collect();
@@ -80,6 +82,10 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         },
         etcd: match etcd {
             Some(checked) => Some(checked?),
+            None => None,
+        },
+        tls: match tls {
+            Some(tls) => Some(tls?),
             None => None,
         },
         join: match join {
