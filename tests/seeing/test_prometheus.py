@@ -16,6 +16,7 @@ QUIET = {
     "SluiceGpuProblem",
     "SluiceLoanNotReturned",
     "SluiceDrainStuck",
+    "SluiceNoLeader",
     "SluiceReloadRefused",
     "SluiceRouterNotSeen",
 }

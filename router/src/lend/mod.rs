@@ -42,6 +42,7 @@ use crate::{
         backend::{Backend, Served},
     },
     jobs::{Jobs, Record, Seat, State, Waits},
+    lead::{KeepError, Load},
     model::Model,
     registry::Registry,
 };
@@ -82,10 +83,19 @@ fn whole_ms(time: Duration) -> u64 {
 
 /// Lends until the router ends.
 pub async fn run(state: Weak<ServerState<Registry>>) {
-    let Some(first) = state.upgrade() else { return };
-    let mut lender = Lender::new(&first.backend);
-    drop(first);
+    let mut lending = None;
     while let Some(state) = state.upgrade() {
+        let standing = Arc::clone(state.backend.standing());
+        let mut news = standing.news();
+        let Some(term) = standing.acts() else {
+            lending = None;
+            drop(state);
+            // Whether there is news or not, the next round looks.
+            let _ = timeout(TICK, news.changed()).await;
+            continue;
+        };
+        let mine = lending.take().filter(|(led, _)| *led == term).map(|(_, lender)| lender);
+        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state.backend));
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
         let (heard, changed) = (fleet.changed(), jobs.changed());
         let config = state.backend.config_in_force();
@@ -103,6 +113,7 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
                 return;
             }
         };
+        lending = Some((term, lender));
         let news = async {
             tokio::select! {
                 () = heard => {}
@@ -118,9 +129,9 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
 /// How models fare.
 fn requests(registry: &Registry) -> BTreeMap<String, Requests> {
     let of = |model: &Arc<Model>| {
-        let totals = model.dispatcher().metrics().totals();
         let allowed = 1.0 - model.config().slo_target;
-        let (eligible, within) = (totals.eligible(), totals.within_objective);
+        let others = registry.standing().peers().load(model.name());
+        let Load { eligible, within, .. } = Load::of(model).with(others);
         (model.name().to_owned(), Requests { eligible, within, allowed })
     };
     registry.models().iter().map(of).collect()
@@ -313,7 +324,7 @@ impl Lender {
     }
 
     /// Says once that nothing can be written, and once that it can again.
-    fn complain(&mut self, error: Option<&store::CommitError>) {
+    fn complain(&mut self, error: Option<&KeepError>) {
         match error {
             Some(error) if !self.is_unkept => {
                 tracing::error!(%error, "jobs cannot be kept; no job starts or ends until they can");

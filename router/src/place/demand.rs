@@ -7,7 +7,7 @@ use policy::{
     moment::Moment,
 };
 
-use crate::{config, http::backend::Served, metrics::Totals, model::Model};
+use crate::{config, http::backend::Served, lead::Load, model::Model};
 
 /// How often counts are taken.
 const EVERY: Duration = Duration::from_secs(1);
@@ -32,13 +32,16 @@ struct Followed {
 }
 
 impl Demands {
-    /// Takes note of what was asked of a model.
-    pub(super) fn observe(&mut self, model: &Model, settings: &config::Planner, now: Moment) {
+    /// Takes note of what was asked of a model, here and of `others`.
+    pub(super) fn observe(
+        &mut self,
+        model: &Model,
+        others: Load,
+        (settings, now): (&config::Planner, Moment),
+    ) {
         let objective = model.objective().0;
         let rule = rule(settings, objective);
-        let totals = model.dispatcher().metrics().totals();
-        let waiting = model.dispatcher().waiting() as u64;
-        let (arrived, late) = counts(&totals);
+        let Load { arrived, late, waiting, .. } = Load::of(model).with(others);
         let known = self.models.entry(model.name().to_owned()).or_insert_with(|| Followed {
             demand: Demand::new(rule),
             rule,
@@ -95,13 +98,6 @@ impl Demands {
     pub(super) fn keep(&mut self, served: impl Fn(&str) -> bool) {
         self.models.retain(|name, _| served(name));
     }
-}
-
-/// Requests that asked for capacity, and of those the ones that did not get it in time.
-fn counts(totals: &Totals) -> (u64, u64) {
-    let arrived = totals.eligible() + totals.abandoned;
-    let late = totals.eligible().saturating_sub(totals.failed + totals.within_objective);
-    (arrived, late)
 }
 
 fn rule(settings: &config::Planner, objective: Duration) -> Rule {

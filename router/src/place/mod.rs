@@ -74,6 +74,8 @@ const WORK: u64 = 400_000;
 /// What the loop remembers.
 #[derive(Debug, Default)]
 struct Placer {
+    /// The term of the leader that decides.
+    term: u64,
     assignments: BTreeMap<String, Assignment>,
     generation: u64,
     groups_given: u64,
@@ -96,6 +98,17 @@ struct Placer {
 pub async fn run(state: Weak<ServerState<Registry>>) {
     let mut placer = Placer::default();
     while let Some(state) = state.upgrade() {
+        let standing = Arc::clone(state.backend.standing());
+        let mut news = standing.news();
+        let Some(term) = standing.acts() else {
+            drop(state);
+            // Whether there is news or not, the next round looks.
+            let _ = timeout(TICK, news.changed()).await;
+            continue;
+        };
+        if placer.term != term {
+            placer = Placer { term, ..Placer::default() };
+        }
         let fleet = Arc::clone(state.backend.fleet());
         let changed = fleet.changed();
         let began = Instant::now();
@@ -110,6 +123,9 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
 
 impl Placer {
     async fn round(&mut self, registry: &Registry, fleet: &Fleet) {
+        if !registry.ledger().lock().is_settled() {
+            return;
+        }
         let now = registry.now();
         let config = registry.config_in_force();
         let seen = fleet.look();
@@ -259,7 +275,8 @@ impl Placer {
         for (index, model) in config.models.iter().enumerate() {
             let served = registry.model(&model.name);
             if let Some(served) = &served {
-                self.demands.observe(served, &config.planner, now);
+                let others = registry.standing().peers().load(&model.name);
+                self.demands.observe(served, others, (&config.planner, now));
             }
             let forecast = self.demands.forecast(&model.name, ready_rps[index], now);
             let asleep = model.replicas.min == 0 && forecast.why == Why::Idle;
