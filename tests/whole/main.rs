@@ -13,6 +13,8 @@ mod folder;
 mod hangups;
 mod hostile_jobs;
 mod jobs;
+mod killed_jobs;
+mod loans;
 mod metrics;
 mod objective;
 mod overload;

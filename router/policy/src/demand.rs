@@ -84,6 +84,8 @@ pub enum Why {
     Daily,
     /// As much was needed a moment ago.
     Patience,
+    /// Too little is known yet to take anything away.
+    Unknown,
     /// Nothing was asked for.
     Idle,
 }
@@ -100,6 +102,7 @@ impl Why {
             Self::Floor => "floor",
             Self::Daily => "daily",
             Self::Patience => "patience",
+            Self::Unknown => "unknown",
             Self::Idle => "idle",
         }
     }
@@ -174,7 +177,7 @@ impl Demand {
         }
     }
 
-    /// What to provide for, where `provided_rps` is ready and loading more takes `load_time`.
+    /// What to provide for, where `provided_rps` is ready and having more takes `load_time`.
     pub fn forecast(&mut self, provided_rps: f64, load_time: Duration, now: Moment) -> Forecast {
         let floor = self.floor(load_time, now);
         let mut best = (with_room(floor.0), floor.1);
@@ -187,7 +190,7 @@ impl Demand {
         best = self.patient(best, now);
         // Before anything is known, nothing is taken away.
         if best.0 < provided_rps && !self.recent.knows(self.rule.window, now) {
-            best = (provided_rps, Why::Patience);
+            best = (provided_rps, Why::Unknown);
         }
         let quiet = self.asked_at.is_none_or(|at| now.since(at) >= self.rule.idle);
         if quiet && self.waiting == 0 {
@@ -214,18 +217,14 @@ impl Demand {
         let rule = &self.rule;
         let rate = self.recent.rate(rule.window, now);
         let burst = self.recent.rate(rule.panic_window, now);
-        let slope = self.recent.slope(now);
-        // A burst's rate is that of the middle of its window. Twice of what comes is as far as a slope
-        // is believed.
-        let ahead_s = (load_time + rule.panic_window / 2).as_secs_f64();
-        let rising = burst + (slope * ahead_s).clamp(0.0, burst);
+        let rising = self.recent.rising(load_time, now);
         let explained = rate * rule.slo.as_secs_f64();
         let queued = (self.waiting as f64 - explained - 3.0 * explained.sqrt()).max(0.0);
         let queue = burst + queued / rule.panic_window.as_secs_f64();
         let late = self.recent.late_part(rule.panic_window, now);
         [
             (rate, Why::Rate),
-            (if slope > 0.0 { rising } else { 0.0 }, Why::Rising),
+            (rising.unwrap_or(0.0), Why::Rising),
             (if queued > 0.0 { queue } else { 0.0 }, Why::Queue),
             (if late > 0.0 { burst * (1.0 + late.min(0.5)) } else { 0.0 }, Why::Late),
         ]
