@@ -47,8 +47,9 @@ async fn serve(args: Args, config: Config) -> ExitCode {
         Ok(router) => router,
         Err(stopped) => return stopped,
     };
-    say(&format!("inference  http://{}", router.inference()));
-    say(&format!("admin      http://{}", router.admin()));
+    let scheme = router.scheme();
+    say(&format!("inference  {scheme}://{}", router.inference()));
+    say(&format!("admin      {scheme}://{}", router.admin()));
     if let Some(address) = router.join() {
         say(&format!("join       {address}"));
     }

@@ -110,5 +110,6 @@ fn text(state: &State, paint: Paint) -> String {
             text += &picture::gpu(gpu, paint);
         }
     }
+    text += &tables::pins(state, paint);
     text + &tables::models(state, paint) + &tables::tenants(state) + &tables::problems(state, paint)
 }

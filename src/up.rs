@@ -80,8 +80,9 @@ async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),
     };
-    say(&format!("inference  http://{}", router.inference()));
-    say(&format!("admin      http://{}", router.admin()));
+    let scheme = router.scheme();
+    say(&format!("inference  {scheme}://{}", router.inference()));
+    say(&format!("admin      {scheme}://{}", router.admin()));
     if let Some(address) = router.join() {
         say(&format!("join       {address}"));
     }
@@ -107,7 +108,8 @@ async fn finish(
 ) -> ExitCode {
     let (ours, theirs) = tokio::io::duplex(WIRE);
     router.welcome(theirs);
-    let door = Door { routers: Vec::new(), token: String::new(), name: LOCAL.to_owned() };
+    let door =
+        Door { routers: Vec::new(), token: String::new(), name: LOCAL.to_owned(), tls: None };
     let run = router.run();
     let ended = {
         let joined = worker::converse(ours, &door, &host);

@@ -7,7 +7,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::sleep,
 };
-use worker::{Door, Host, Launch};
+use worker::{Door, DoorTls, Host, Launch};
 
 use crate::{
     notify,
@@ -104,7 +104,8 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
 fn door(join: &Join) -> Result<Door, String> {
     let token = config::read_token(&join.token_file)?;
     let name = join.name.clone().map_or_else(machine, Ok)?;
-    Ok(Door { routers: join.routers.clone(), token, name })
+    let tls = join.tls.clone().map(|tls| DoorTls { ca: tls.ca, identity: tls.identity });
+    Ok(Door { routers: join.routers.clone(), token, name, tls })
 }
 
 /// The machine's name, which names its worker unless the file does.

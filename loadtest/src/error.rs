@@ -5,6 +5,9 @@ use std::path::PathBuf;
 /// A run that could not be made. A run that was made has a report, however bad.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// The server cannot be asked over TLS.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
     /// The address is not one.
     #[error("{url:?} cannot be used: {why}")]
     Url {
@@ -118,7 +121,7 @@ impl LoadError {
     /// Whether what was asked for makes no sense, as opposed to having failed.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Url { .. } | Self::WhichModel { .. } | Self::Scenario(_) => true,
+            Self::Url { .. } | Self::Tls(_) | Self::WhichModel { .. } | Self::Scenario(_) => true,
             Self::Resolve { .. }
             | Self::Unreachable { .. }
             | Self::Unanswered { .. }

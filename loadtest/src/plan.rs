@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
+use wire::Secure;
 
 use crate::{
     arrivals::{Process, Shape, Spacing},
@@ -88,6 +89,8 @@ pub enum Pacing {
 pub struct Plan {
     /// Where to connect.
     pub address: SocketAddr,
+    /// How the server proves who it is; absent, it is spoken to plainly.
+    pub secure: Option<Secure>,
     /// What is sent. At least one.
     pub streams: Vec<Stream>,
     /// What decides when.
@@ -182,6 +185,7 @@ mod tests {
     fn plan(streams: Vec<Stream>) -> Plan {
         Plan {
             address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            secure: None,
             streams,
             pacing: Pacing::Open,
             warmup: Duration::from_secs(1),

@@ -47,6 +47,7 @@ pub fn prepare(scenario: &Scenario, url: &str, pacing: Pacing) -> Result<Plan, L
     }
     Ok(Plan {
         address: target.address,
+        secure: target.secure,
         length: length(&streams, Duration::from_secs_f64(scenario.duration_s)),
         streams,
         pacing,

@@ -7,7 +7,7 @@ use std::{
 
 use oip::model::{IndexEntry, ModelMetadata, ModelState};
 use serde_json::Value;
-use wire::{Connection, Page, quote};
+use wire::{Connection, Page, Secure, quote};
 
 use crate::{error::LoadError, plan::Objective};
 
@@ -15,33 +15,37 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes taken of an answer that is read rather than measured.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 
-/// An `http://` address taken apart.
+/// An `http://` or `https://` address taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Host and port, as the `Host` header has them.
     pub authority: String,
     /// What goes before every path; empty or begins with a slash, never ends with one.
     pub prefix: String,
+    /// Whether it is `https`.
+    pub secure: bool,
 }
 
 impl Url {
-    /// Reads `http://HOST[:PORT][/PREFIX]`; the scheme may be left out.
+    /// Reads `http[s]://HOST[:PORT][/PREFIX]`; the scheme may be left out.
     pub fn parse(text: &str) -> Result<Self, LoadError> {
         let refuse = |why| Err(LoadError::Url { url: text.to_owned(), why });
-        let rest = match text.split_once("://") {
-            None => text,
-            Some(("http", rest)) => rest,
-            Some(_) => return refuse("only http:// is spoken"),
+        let (secure, rest) = match text.split_once("://") {
+            None => (false, text),
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            Some(_) => return refuse("only http:// and https:// are spoken"),
         };
         let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.is_empty() || authority.contains(['@', '?', '#', ' ']) {
             return refuse("it has no plain host");
         }
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+        let port = if secure { 443 } else { 80 };
+        let authority = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
         let prefix = prefix.trim_end_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
-        Ok(Self { authority, prefix })
+        Ok(Self { authority, prefix, secure })
     }
 }
 
@@ -54,12 +58,15 @@ pub struct Target {
     pub address: SocketAddr,
     /// `Authorization` header lines for what is asked here, or empty.
     pub authorization: String,
+    /// How the server proves who it is; absent, it is spoken to plainly.
+    pub secure: Option<Secure>,
 }
 
 impl Target {
     /// Finds an address that accepts connections.
     pub fn find(url: Url, key: Option<&str>) -> Result<Self, LoadError> {
         let host = || url.authority.clone();
+        let secure = url.secure.then(|| secure(&url.authority)).transpose()?;
         let addresses = url.authority.to_socket_addrs();
         let addresses = addresses.map_err(|source| LoadError::Resolve { host: host(), source })?;
         let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
@@ -67,7 +74,7 @@ impl Target {
             match TcpStream::connect_timeout(&address, PATIENCE) {
                 Ok(_) => {
                     let authorization = authorization(key);
-                    return Ok(Self { url, address, authorization });
+                    return Ok(Self { url, address, authorization, secure });
                 }
                 Err(error) => last = error,
             }
@@ -109,7 +116,8 @@ impl Target {
 
     /// Sends one whole request and reads the answer, whatever its status.
     pub fn send(&self, request: &[u8]) -> Result<Page, LoadError> {
-        let mut connection = Connection::new(self.address, PATIENCE, MAX_BODY_BYTES);
+        let connection = Connection::new(self.address, PATIENCE, MAX_BODY_BYTES);
+        let mut connection = connection.over(self.secure.clone());
         let host = || self.url.authority.clone();
         let sent = connection.send(&[request]);
         sent.map_err(|source| LoadError::Unanswered { host: host(), source })
@@ -149,6 +157,11 @@ fn objective_in(config: &Value) -> Option<Objective> {
     Some(Objective { slo, target: number("slo_target").unwrap_or(0.99) })
 }
 
+/// Trust in whoever can prove to be `authority`.
+fn secure(authority: &str) -> Result<Secure, LoadError> {
+    Ok(Secure { config: tls::client(None, None)?, name: tls::name_of(authority)? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,13 +175,14 @@ mod tests {
         let pair = |authority: &str, prefix: &str| (authority.to_owned(), prefix.to_owned());
         assert_eq!(parsed("localhost:8000"), pair("localhost:8000", ""));
         assert_eq!(parsed("http://host"), pair("host:80", ""));
+        assert_eq!(parsed("https://host/x"), pair("host:443", "/x"));
         assert_eq!(parsed("http://[::1]:8000/a/b/"), pair("[::1]:8000", "/a/b"));
         assert_eq!(parsed("http://[::1]"), pair("[::1]:80", ""));
     }
 
     #[test]
     fn what_cannot_be_spoken_to_is_refused() {
-        for text in ["https://host", "http://", "http://a@b", "http:///x"] {
+        for text in ["ftp://host", "http://", "http://a@b", "http:///x"] {
             assert!(matches!(Url::parse(text), Err(LoadError::Url { .. })), "{text}");
         }
     }

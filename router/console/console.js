@@ -1,6 +1,7 @@
 // The console: one document, shown as a picture, as often as it comes.
 
 import { askKey, counted, find, headers, keep, make, percent, plain, rate, refused, span } from "./parts.js";
+import { drainWorker, openPin, place, returnWorker } from "./orders.js";
 import { cancelJob, openObjective } from "./steer.js";
 
 const MODEL_COLOURS = [
@@ -60,22 +61,56 @@ function fleet(state) {
     ),
     lent ? make("li", { style: "--model: var(--loan)" }, "lent to a job") : "",
   );
-  const quiet = state.workers.filter((worker) => worker.state !== "connected");
-  find("workers").replaceChildren(
-    ...quiet.map(({ name, state: how, silent_s }) => make("li", {}, `worker ${name} is ${how}, last heard ${span(silent_s)} ago`)),
-  );
-  const gpus = state.workers.flatMap((worker) => worker.gpus);
-  find("gpus").replaceChildren(...gpus.map((gpu) => picture(state, gpu)));
+  keep(find("workers"), state.workers, { name: (worker) => worker.name, draw: drawWorker, fill: (shown, worker) => fillWorker(state, shown, worker) });
 }
 
-function picture(state, gpu) {
+// What stays of a worker: its name, and the way out of service and back.
+function drawWorker({ name }) {
+  const button = make("button", { type: "button" });
+  button.addEventListener("click", () => {
+    const drained = latest.workers.find((worker) => worker.name === name).drain !== null;
+    return drained ? returnWorker(button, name) : drainWorker(name);
+  });
+  return make(
+    "div",
+    { class: "worker", "data-worker": name },
+    make("header", {}, make("h3", {}, `worker ${name}`), make("p", { class: "pill" }), button),
+    make("ul", { class: "holds", "aria-label": `What still holds ${name}` }),
+    make("div", { class: "gpus" }),
+  );
+}
+
+function fillWorker(state, shown, worker) {
+  const { name, state: how, silent_s, leaving, drain } = worker;
+  const put = (element, text) => {
+    if (element.textContent !== text) element.textContent = text;
+  };
+  const [words, tone] =
+    how !== "connected"
+      ? [`${how}, last heard ${span(silent_s)} ago`, "bad"]
+      : drain
+        ? [`${drain.state}, by ${drain.by}`, "unsettled"]
+        : leaving
+          ? ["leaving", "unsettled"]
+          : ["in service", "good"];
+  put(shown.querySelector(".pill"), words);
+  shown.querySelector(".pill").className = `pill ${tone}`;
+  const button = shown.querySelector("button");
+  put(button, drain ? "Return to service" : "Take out");
+  button.setAttribute("aria-label", drain ? `Return ${name} to service` : `Take ${name} out for maintenance`);
+  shown.classList.toggle("drained", drain !== null);
+  shown.querySelector(".holds").replaceChildren(...(drain?.holds ?? []).map((hold) => make("li", {}, hold)));
+  shown.querySelector(".gpus").replaceChildren(...worker.gpus.map((gpu) => picture(state, worker, gpu)));
+}
+
+function picture(state, worker, gpu) {
   const bar = make("div", {
     class: "bar",
     role: "list",
     style: `--cells: ${gpu.memory_slices}`,
     "aria-label": `Slices of ${gpu.gpu}`,
   });
-  bar.append(...gpu.slices.map((slice) => block(state, slice)));
+  bar.append(...gpu.slices.map((slice) => block(state, slice, (model) => pinned(state, worker, gpu, slice, model))));
   const facts = [gpu.kind ?? gpu.source];
   if (gpu.power_w !== null) facts.push(`${Math.round(gpu.power_w)} W`);
   if (gpu.temperature_c !== null) facts.push(`${gpu.temperature_c} °C`);
@@ -84,8 +119,15 @@ function picture(state, gpu) {
   return make("div", { class: "gpu", "data-gpu": gpu.gpu }, name, bar, problem);
 }
 
-function block(state, slice) {
-  const told = slice.replicas.map((replica) => `${replica.model} ${replica.state}`);
+// The pin of a model on a slice, if there is one.
+function pinned(state, worker, gpu, { position }, model) {
+  const here = place({ worker: worker.name, gpu: /(\d+)$/.exec(gpu.gpu)[1], position });
+  return state.pins.find((pin) => pin.model === model && place(pin) === here);
+}
+
+function block(state, slice, pinOf) {
+  const word = ({ model, state: how }) => (pinOf(model) ? `${how}, pinned by ${pinOf(model).by}` : how);
+  const told = slice.replicas.map((replica) => `${replica.model} ${word(replica)}`);
   const job = state.jobs.shown.find((known) => known.id === slice.job);
   if (slice.job !== null) told.push(`lent to job ${slice.job}${job ? `, ${job.name} ${job.state}` : ""}`);
   const words = told.length ? told.join(", ") : "idle";
@@ -102,6 +144,7 @@ function block(state, slice) {
       replica.model,
     );
     if (replica.state !== "ready") shown.append(make("small", {}, replica.state));
+    else if (pinOf(replica.model)) shown.append(make("small", { class: "pin" }, "pinned"));
     inside.append(shown);
   }
   if (slice.job !== null) {
@@ -127,14 +170,16 @@ function block(state, slice) {
   );
 }
 
-// What stays of a card: its title, and the way to another objective.
+// What stays of a card: its title, and the ways to another objective and another place.
 function card({ name }) {
   const button = make("button", { type: "button", class: "objective", "aria-label": `Change the objective of ${name}` });
   button.addEventListener("click", () => openObjective(latest.models.find((model) => model.name === name)));
+  const places = make("button", { type: "button", class: "place", "aria-label": `Pin or move ${name}` }, "Place");
+  places.addEventListener("click", () => openPin(latest, name));
   return make(
     "article",
     { class: "card", "data-model": name },
-    make("header", {}, make("h3", {}, name), button),
+    make("header", {}, make("h3", {}, name), make("div", {}, button, places)),
     make("div", { class: "body" }),
   );
 }
@@ -142,7 +187,7 @@ function card({ name }) {
 function fillCard(state, shown, model) {
   shown.style.setProperty("--model", colour(state, model.name));
   const words = `${span(model.slo_ms / 1000)} for ${plain(model.slo_target * 100)} %`;
-  const button = shown.querySelector("button");
+  const button = shown.querySelector("button.objective");
   if (button.textContent !== words) button.textContent = words;
   shown.querySelector(".body").replaceChildren(...body(model));
 }
@@ -195,6 +240,20 @@ function body(model) {
   ];
 }
 
+// What a forecast goes by, in words.
+const DECIDED = {
+  rate: "asked for now",
+  rising: "it rises",
+  queue: "requests wait",
+  late: "answers are late",
+  panic: "a sudden rise",
+  floor: "the last half hour",
+  daily: "this hour, other days",
+  patience: "needed lately",
+  new: "too soon to tell",
+  idle: "nothing is asked",
+};
+
 // What each model is expected to be asked for beside what it can serve, what moved and what cannot.
 function plan(state) {
   const { models, moves, refusals: refusing, gpus_used } = state.plan;
@@ -202,16 +261,17 @@ function plan(state) {
   find("plan-gpus").textContent = `${gpus_used} of ${counted(gpus, "GPU")} in use`;
   const rows = models.map(({ model, demand_rps, capacity_rps, why }) => {
     const short = capacity_rps !== null && demand_rps > capacity_rps;
-    const part = capacity_rps ? Math.min(100, (100 * demand_rps) / capacity_rps) : 0;
+    const part = capacity_rps && why !== "new" ? Math.min(100, (100 * demand_rps) / capacity_rps) : 0;
     const bar = make("div", { class: "part", style: `--part: ${part}%; --model: ${short ? "var(--bad)" : colour(state, model)}`, role: "img", "aria-label": `${Math.round(part)} % of capacity` });
-    const cells = [rate(demand_rps), capacity_rps === null ? "not known" : rate(capacity_rps)];
+    // What is kept before anything is known is no demand.
+    const cells = [why === "new" ? "not known yet" : rate(demand_rps), capacity_rps === null ? "not known" : rate(capacity_rps)];
     return make(
       "tr",
       { "data-model": model },
       make("th", { scope: "row" }, model),
       ...cells.map((cell) => make("td", { class: short ? "bad" : undefined }, cell)),
       make("td", { class: "bar-cell" }, bar),
-      make("td", {}, why),
+      make("td", { class: "why" }, DECIDED[why] ?? why),
     );
   });
   find("demand").replaceChildren(...rows);

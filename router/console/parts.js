@@ -90,6 +90,12 @@ export async function ask(method, path, body) {
   throw Object.assign(new Error(error), { problems });
 }
 
+// Tells what is wrong beside what it is about.
+export function wrong(place, { message, problems = [] }) {
+  place.textContent = problems.length ? problems.join("; ") : message;
+  place.hidden = false;
+}
+
 export async function tell(title, lines) {
   find("told-title").textContent = title;
   find("told-lines").replaceChildren(...lines.map((line) => make("li", {}, line)));

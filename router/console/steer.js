@@ -1,6 +1,6 @@
 // What an operator does from the page: reload, drain, another objective, jobs.
 
-import { answer, ask, askKey, changed, counted, find, make, plain, rate, tell } from "./parts.js";
+import { answer, ask, askKey, changed, counted, find, make, plain, rate, tell, wrong } from "./parts.js";
 
 // Does something with the button out of reach meanwhile, and tells what went wrong.
 async function act(button, work) {
@@ -76,11 +76,6 @@ function effect({ changes, effect }) {
     shown.push(make("p", {}, "The planner has not decided anything about this model yet."));
   }
   find("objective-effect").replaceChildren(...shown);
-}
-
-function wrong(place, { message, problems = [] }) {
-  place.textContent = problems.length ? problems.join("; ") : message;
-  place.hidden = false;
 }
 
 for (const field of Object.values(fields)) field.addEventListener("input", unseen);

@@ -79,6 +79,14 @@ pub enum InferError {
         /// Bytes before unpacking.
         packed_bytes: u64,
     },
+    /// All bodies together are as many bytes as we hold.
+    #[error("{held_bytes} bytes of requests would be held, {limit_bytes} are the most")]
+    OutOfRoom {
+        /// Bytes held, with this body.
+        held_bytes: u64,
+        /// The limit in force.
+        limit_bytes: u64,
+    },
     /// The body did not arrive in time.
     #[error("the body did not arrive within {} ms", .allowed.as_millis())]
     BodyTooSlow {
@@ -229,6 +237,7 @@ impl InferError {
             Self::Overloaded { .. }
             | Self::NoReplica { .. }
             | Self::Unavailable { .. }
+            | Self::OutOfRoom { .. }
             | Self::TooManyConnections { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLate { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Unwritable(cause) if asks_for_binary(cause) => StatusCode::BAD_REQUEST,
@@ -259,7 +268,9 @@ impl InferError {
             Self::Unauthorized => "unauthorized",
             Self::Forbidden { .. } => "forbidden",
             Self::Quota { .. } => "quota",
-            Self::Overloaded { .. } | Self::TooManyConnections { .. } => "overloaded",
+            Self::Overloaded { .. } | Self::OutOfRoom { .. } | Self::TooManyConnections { .. } => {
+                "overloaded"
+            }
             Self::TooLate { .. } => "too_late",
             Self::NoReplica { .. } => "no_replica",
             Self::Unavailable { .. } => "unavailable",
@@ -275,7 +286,9 @@ impl InferError {
             Self::Quota { retry_after, .. }
             | Self::Overloaded { retry_after, .. }
             | Self::NoReplica { retry_after, .. } => Some(*retry_after),
-            Self::TooManyConnections { .. } => Some(Duration::from_secs(1)),
+            Self::OutOfRoom { .. } | Self::TooManyConnections { .. } => {
+                Some(Duration::from_secs(1))
+            }
             Self::UnknownPath { .. }
             | Self::WrongMethod { .. }
             | Self::UnknownModel { .. }

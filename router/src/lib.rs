@@ -20,6 +20,7 @@ pub mod jobs;
 pub mod lend;
 pub mod metrics;
 pub mod model;
+pub mod orders;
 pub mod place;
 pub mod planfile;
 pub mod recent;

@@ -35,6 +35,7 @@ pub struct Model {
     config: ArcSwap<config::Model>,
     shape: ArcSwapOption<Shape>,
     in_service: AtomicBool,
+    asleep: AtomicBool,
     failure: Mutex<Option<Failure>>,
     dispatcher: Arc<Dispatcher>,
     cache: Arc<Cache>,
@@ -70,6 +71,7 @@ impl Model {
             config: ArcSwap::from_pointee(config.clone()),
             shape: ArcSwapOption::empty(),
             in_service: AtomicBool::new(true),
+            asleep: AtomicBool::new(false),
             failure: Mutex::new(None),
             dispatcher,
             cache: Cache::new(&config.name, cache_bytes(config)),
@@ -138,6 +140,7 @@ impl Model {
         let (availability, reason) = match self.availability() {
             Availability::Ready => ("ready", None),
             Availability::Loading => ("loading", None),
+            Availability::Asleep => ("asleep", None),
             Availability::Unavailable { reason } => ("unavailable", Some(reason)),
         };
         ModelState {
@@ -155,6 +158,12 @@ impl Model {
             replicas: reported.of_which(self.dispatcher.replicas()),
             cache: self.cached(),
         }
+    }
+
+    /// Whether it shall have no replica until it is asked for, and how long it takes to load then.
+    pub fn sleep(&self, asleep: bool, load_time: Duration) {
+        self.asleep.store(asleep, Ordering::Relaxed);
+        self.dispatcher.expect_within(load_time);
     }
 
     /// Forgets every answer: another edition of the model gives the next.
@@ -248,6 +257,9 @@ impl Served for Model {
         }
         if self.dispatcher.replicas() > 0 {
             return Availability::Ready;
+        }
+        if self.asleep.load(Ordering::Relaxed) {
+            return Availability::Asleep;
         }
         match &*self.failure.lock() {
             Some(Failure { reason, returns: false }) => {

@@ -22,6 +22,7 @@ use crate::{
     lend::{Ledger, WallClock},
     metrics::Outcome,
     model::{Model, Models},
+    orders::Orders,
     place::Planned,
     recent::Point,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
@@ -34,6 +35,7 @@ pub struct Registry {
     models: Arc<ArcSwap<Models>>,
     fleet: Arc<Fleet>,
     jobs: Arc<Jobs>,
+    orders: Arc<Orders>,
     ledger: Arc<Ledger>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
@@ -46,19 +48,20 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The models of `config`, without replicas, and the jobs that are kept. Must be made inside a
-    /// runtime.
-    pub fn start(config: Config, jobs: Arc<Jobs>) -> io::Result<Self> {
+    /// The models of `config`, without replicas, and the jobs and orders that are kept. Must be made
+    /// inside a runtime.
+    pub fn start(config: Config, jobs: Arc<Jobs>, orders: Arc<Orders>) -> io::Result<Self> {
         let clock = Clock::start();
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
         let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
         Ok(Self {
-            fleet: Arc::new(Fleet::new(Arc::clone(&models))),
+            fleet: Arc::new(Fleet::new(Arc::clone(&models), Arc::clone(&orders))),
             models,
             ledger: Arc::new(Ledger::of(&jobs.unfinished())),
             jobs,
+            orders,
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
             changing: Mutex::default(),
@@ -75,7 +78,8 @@ impl Registry {
             let changed = self.fleet.changed();
             let mut all = true;
             for model in self.models.load().iter() {
-                let wanted = model.config().replicas.min as usize;
+                // One that may sleep is loaded once, so that what it takes and gives is known.
+                let wanted = model.config().replicas.min.max(1) as usize;
                 if model.dispatcher().replicas() >= wanted {
                     continue;
                 }
@@ -100,6 +104,11 @@ impl Registry {
     /// The training jobs.
     pub fn jobs(&self) -> &Arc<Jobs> {
         &self.jobs
+    }
+
+    /// What operators want of the fleet.
+    pub fn orders(&self) -> &Arc<Orders> {
+        &self.orders
     }
 
     /// Who has which slice.
@@ -196,9 +205,20 @@ impl Registry {
         self.jobs.state(loans.unwrap_or_default(), self.wall.now_ms())
     }
 
+    /// Every worker.
+    fn workers_state(&self) -> Vec<WorkerState> {
+        let mut workers = self.fleet.workers(&self.ledger.lock());
+        let standing = self.orders.standing();
+        for worker in &mut workers {
+            let drain = standing.drains.get(&worker.name);
+            worker.drain = drain.map(|drain| self.plan.drain(&worker.name, drain));
+        }
+        workers
+    }
+
     /// These models, and every worker.
     pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
-        let workers = self.fleet.workers(&self.ledger.lock());
+        let workers = self.workers_state();
         let mut replicas = HashMap::<&str, Replicas>::new();
         let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
         for replica in slices.flat_map(|slice| &slice.replicas) {
@@ -231,7 +251,7 @@ impl Backend for Registry {
         let check = |model: &Arc<Model>| Check {
             name: format!("model {}", model.name()),
             problem: match model.availability() {
-                Availability::Ready => None,
+                Availability::Ready | Availability::Asleep => None,
                 Availability::Loading => Some("no replica is warm yet".to_owned()),
                 Availability::Unavailable { reason } => Some(reason),
             },
@@ -246,7 +266,7 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        json!({ "workers": self.fleet.workers(&self.ledger.lock()) })
+        json!({ "workers": self.workers_state() })
     }
 
     fn plan(&self) -> Value {

@@ -1,6 +1,7 @@
 //! The whole input of a placement decision as JSON: what a live router decided from, kept to be
 //! decided again elsewhere.
 
+mod pin;
 mod target;
 
 use policy::{
@@ -10,7 +11,7 @@ use policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::target::TargetView;
+use self::{pin::PinView, target::TargetView};
 
 /// Why a dump cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,14 @@ pub enum ReplayError {
         /// How many there are.
         gpus: usize,
     },
+    /// A pin is of a model that is not there.
+    #[error("a pin is of model {model}, and there are only {models}")]
+    Pin {
+        /// The index it gives.
+        model: usize,
+        /// How many there are.
+        models: usize,
+    },
     /// A replica is of a model that is not there.
     #[error("replica {replica} is of model {model}, and there are only {models}")]
     Model {
@@ -53,6 +62,7 @@ pub fn dump(snapshot: &Snapshot) -> String {
         models: snapshot.models.iter().map(ModelView::from).collect(),
         gpus: snapshot.gpus.iter().map(GpuView::from).collect(),
         rules: RulesView::from(&snapshot.rules),
+        pins: snapshot.pins.iter().map(PinView::from).collect(),
         consolidate: snapshot.consolidate,
         last: TargetView::from(&snapshot.last),
     };
@@ -61,7 +71,7 @@ pub fn dump(snapshot: &Snapshot) -> String {
 
 /// Reads a snapshot.
 pub fn load(text: &str) -> Result<Snapshot, ReplayError> {
-    let SnapshotView { models, gpus: views, rules, consolidate, last } =
+    let SnapshotView { models, gpus: views, rules, pins, consolidate, last } =
         serde_json::from_str(text)?;
     let models: Vec<Model> = models.into_iter().map(Model::from).collect();
     let mut gpus = Vec::new();
@@ -76,7 +86,9 @@ pub fn load(text: &str) -> Result<Snapshot, ReplayError> {
         gpus.push(gpu);
     }
     let last = last.read(&gpus)?;
-    Ok(Snapshot { models, gpus, rules: rules.into(), consolidate, last })
+    let read = |pin: PinView| pin.read(&gpus, models.len());
+    let pins = pins.into_iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Snapshot { models, gpus, rules: rules.into(), pins, consolidate, last })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,6 +97,7 @@ struct SnapshotView {
     models: Vec<ModelView>,
     gpus: Vec<GpuView>,
     rules: RulesView,
+    pins: Vec<PinView>,
     consolidate: bool,
     last: TargetView,
 }
@@ -134,7 +147,6 @@ struct GpuView {
 struct SliceView {
     position: String,
     loaned: bool,
-    pinned: bool,
     doomed: bool,
     replicas: Vec<ReplicaView>,
 }
@@ -242,7 +254,6 @@ impl From<&Gpu> for GpuView {
         let slice = |slice: &Slice| SliceView {
             position: slice.position.to_string(),
             loaned: slice.loaned,
-            pinned: slice.pinned,
             doomed: slice.doomed,
             replicas: slice.replicas.iter().map(replica).collect(),
         };
@@ -269,8 +280,8 @@ impl GpuView {
                 state: one.state.into(),
                 busy: one.busy,
             });
-            let SliceView { loaned, pinned, doomed, .. } = slice;
-            slices.push(Slice { position, loaned, pinned, doomed, replicas: replicas.collect() });
+            let SliceView { loaned, doomed, .. } = slice;
+            slices.push(Slice { position, loaned, doomed, replicas: replicas.collect() });
         }
         let stays = slices.iter().filter(|slice| !slice.doomed).map(|slice| slice.position);
         mig::Geometry::new(kind, stays.collect())?;

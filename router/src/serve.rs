@@ -28,6 +28,7 @@ use crate::{
     http::{self, ServerState},
     jobs::Jobs,
     lend::{self, Office},
+    orders::Orders,
     place, recent,
     registry::Registry,
     state::{self, Build, State},
@@ -84,7 +85,7 @@ impl Router {
     /// Listens on both addresses and starts every loop. Must be called inside a runtime.
     pub async fn start(start: Start) -> Result<Self, StartError> {
         let Start { config, file, token, build } = start;
-        let tracing = config.tracing.clone();
+        let (tracing, tls) = (config.tracing.clone(), config.tls.clone());
         let signals = stop_signals()?;
         let settings = config.router.clone();
         let inference = bind(settings.listen).await?;
@@ -97,13 +98,17 @@ impl Router {
         let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
         let jobs = Jobs::open(settings.state_dir.as_deref())?;
-        let registry = Registry::start(config, jobs)?;
+        let orders = Orders::open(settings.state_dir.as_deref())?;
+        let registry = Registry::start(config, jobs, orders)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
+        state.tls.store(tls.map(Arc::new));
         trace(&state, tracing.as_ref(), &build);
         state.backend.loaded(true, wall_clock_s());
         if let Some((listener, token)) = door {
-            tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet));
+            let shared = Arc::clone(&state);
+            let tls = move || shared.tls.load().as_ref().map(|tls| Arc::clone(&tls.join));
+            tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
         tokio::spawn(place::run(Arc::downgrade(&state)));
         tokio::spawn(lend::run(Arc::downgrade(&state)));
@@ -123,6 +128,11 @@ impl Router {
             admin_task,
             served,
         })
+    }
+
+    /// `https`, or `http` without `[tls]`.
+    pub fn scheme(&self) -> &'static str {
+        if self.state.tls.load().is_some() { "https" } else { "http" }
     }
 
     /// Where inference is served.
@@ -177,7 +187,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
-    let [scraped, shown, past, reloading, steered] = [(); 5].map(|()| Arc::clone(state));
+    let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
         jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
@@ -194,6 +204,10 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
         objective: Box::new(move |asked| {
             let (state, build) = (Arc::clone(&steered), for_steering.clone());
             Box::pin(async move { steer::objective(&state, &build, asked).await })
+        }),
+        order: Box::new(move |order| {
+            let state = Arc::clone(&ordered);
+            Box::pin(async move { steer::order(&state, order).await })
         }),
     }
 }
@@ -275,13 +289,14 @@ pub(crate) fn swap(
     }
     let access = state.access.load().renewed(&config.tenants, &config.keys);
     let settings: RouterSettings = config.router.clone();
-    let tracing = config.tracing.clone();
+    let (tracing, tls) = (config.tracing.clone(), config.tls.clone());
     state.backend.reconfigure(config).map_err(|error| ReloadError::Conflict {
         why: format!("the system has no timer for another model: {error}"),
     })?;
     if before.tracing != tracing {
         trace(state, tracing.as_ref(), build);
     }
+    state.tls.store(tls.map(Arc::new));
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
     Ok(json!({ "changes": changes }))

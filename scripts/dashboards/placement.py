@@ -93,6 +93,12 @@ def moves():
             ],
         ),
         panel(
+            "Pinned by operators",
+            "Replicas that stay where an operator wants them; the planner works around them. Bad: "
+            "waiting for long: sluice status says what is in the way; unpin what is no longer meant.",
+            [("max by (state) (sluice_placement_pins)", "{{state}}")],
+        ),
+        panel(
             "Slices by profile",
             "Changes when GPUs are cut otherwise.",
             [("count by (profile) (sluice_worker_slice_info)", "{{profile}}")],

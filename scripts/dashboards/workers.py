@@ -47,6 +47,12 @@ def health():
             width=8,
         ),
         panel(
+            "Taken out for maintenance",
+            "Workers that operators have drained. Bad: draining for long: sluice status says what "
+            "still holds them; drained for days is capacity that somebody forgot to return.",
+            [("max by (state) (sluice_worker_drains)", "{{state}}")],
+        ),
+        panel(
             "Age of the last report",
             "A worker reports each second. Bad: above 3 s; the alert fires at 10.",
             [("max by (worker) (sluice_worker_report_age_seconds)", "{{worker}}")],

@@ -94,10 +94,10 @@ fn a_dump_is_decided_again_with_every_reason() {
         {"kind":null,"rows":[["1g.10gb",4,1,100.0]]}],"max_batch":null,"memory_mib":null,
         "replicas_min":1,"replicas_max":4,"draws":{"power":0.0,"bandwidth":0.0,"pcie":0.0},
         "slowdown":1.0}],"gpus":[{"kind":"A100-80GB","healthy":true,"cuttable":true,"slices":[
-        {"position":"1g.10gb@0","loaned":false,"pinned":false,"doomed":false,"replicas":[{"id":3,
+        {"position":"1g.10gb@0","loaned":false,"doomed":false,"replicas":[{"id":3,
         "model":0,"current":true,"processes":1,"state":"ready","busy":0.5}]}]}],"rules":{"latency_share":0.45,
         "max_processes":5,"share_slices":true,"gain_power":0.5,"gain_pcie":0.1,"gain_tlb":0.015,
-        "spare_gpus":0,"work":100000},"consolidate":false,"last":{"placed":[],"leaving":[]}}"#;
+        "spare_gpus":0,"work":100000},"pins":[],"consolidate":false,"last":{"placed":[],"leaving":[]}}"#;
     std::fs::write(&path, dump).unwrap();
     let replay = |format| run_replay(format, &path);
     let table = replay(Format::Table);

@@ -2,6 +2,8 @@
 
 use router::{
     fleet::LOCAL,
+    jobs::Seat,
+    place::{DrainPhase, DrainState, PinPhase},
     state::{ModelState, Presence, State, WorkerState},
 };
 
@@ -29,10 +31,12 @@ pub(super) fn head(state: &State, paint: Paint) -> String {
     )
 }
 
-/// A line for a worker that does not speak, or speaks from elsewhere.
+/// A line for a worker that does not speak, speaks from elsewhere or is drained, and what holds it.
 pub(super) fn worker(worker: &WorkerState, paint: Paint) -> String {
+    let drain = worker.drain.as_ref().map_or_else(String::new, |drain| drained(drain, paint));
     let tone = match worker.state {
         Presence::Connected if worker.leaving => Tone::Unsettled,
+        Presence::Connected if worker.name == LOCAL && !drain.is_empty() => Tone::Good,
         Presence::Connected if worker.name == LOCAL => return String::new(),
         Presence::Connected => Tone::Good,
         Presence::Silent => Tone::Unsettled,
@@ -44,7 +48,37 @@ pub(super) fn worker(worker: &WorkerState, paint: Paint) -> String {
         Presence::Silent => format!("silent for {}", span(worker.silent_s)),
         Presence::Away => format!("away for {}", span(worker.silent_s)),
     };
-    format!("\nworker {}, {}\n", worker.name, paint.paint(tone, &state))
+    format!("\nworker {}, {}{drain}\n", worker.name, paint.paint(tone, &state))
+}
+
+fn drained(drain: &DrainState, paint: Paint) -> String {
+    let state = match drain.state {
+        DrainPhase::Draining => "draining",
+        DrainPhase::Drained => "drained",
+    };
+    let mut text = format!(", {} by {}", paint.paint(Tone::Unsettled, state), drain.by);
+    for hold in &drain.holds {
+        text += &format!("\n  {hold}");
+    }
+    text
+}
+
+/// A line for each pin, if there are any.
+pub(super) fn pins(state: &State, paint: Paint) -> String {
+    let mut text = if state.pins.is_empty() { String::new() } else { "\n".to_owned() };
+    for pin in &state.pins {
+        let Seat { worker, gpu, position } = &pin.at;
+        let (tone, word) = match pin.state {
+            PinPhase::Held => (Tone::Good, "held"),
+            PinPhase::Starting => (Tone::Unsettled, "starting"),
+            PinPhase::Waiting => (Tone::Bad, "waiting"),
+        };
+        let why = pin.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        let (model, by, word) = (&pin.model, &pin.by, paint.paint(tone, word));
+        text +=
+            &format!("{model} is pinned to {worker} gpu{gpu} {position} by {by}, {word}{why}\n");
+    }
+    text
 }
 
 /// A line for each model.

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "lib"))
@@ -139,3 +140,16 @@ def prometheus(request, sluice, tmp_path_factory):
     running.wait("count_over_time(model:sluice_requests_missed:ratio_rate5m[1m]) > 4")
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A Chromium without a window."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for flag in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]:
+        options.add_argument(flag)
+    service = webdriver.ChromeService("/usr/bin/chromedriver")
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()

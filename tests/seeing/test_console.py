@@ -3,69 +3,17 @@
 import json
 import os
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 from conftest import CONFIG, ROOT, call
+from page import JOB, dialog, opened, state, text_of, until
 from program import Sluice
-from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
-PATIENCE_S = 20
 # Where screenshots are kept, if anywhere.
 SHOTS = os.environ.get("SLUICE_SCREENSHOTS")
-SIZES = {"light": (1280, 1480), "dark": (1280, 1480), "phone": (390, 2440)}
-
-# A job that says how far it is, and ends when it is told to.
-JOB = shlex.join(["python3", str(ROOT / "tests" / "seeing" / "counting.py")])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A Chromium without a window."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    for flag in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]:
-        options.add_argument(flag)
-    service = webdriver.ChromeService("/usr/bin/chromedriver")
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
-
-
-def until(browser, what, condition):
-    """Waits for a condition; what is drawn anew meanwhile is looked at again."""
-    wait = WebDriverWait(browser, PATIENCE_S, 0.1, [StaleElementReferenceException])
-    return wait.until(lambda _: condition(), what)
-
-
-def opened(browser, sluice, key="operator"):
-    """The console, with the key given."""
-    browser.get(f"http://{sluice.admin}/")
-    browser.execute_script("sessionStorage.clear()")
-    browser.refresh()
-    until(browser, "the key is asked for", lambda: dialog(browser, "ask-key").is_displayed())
-    browser.find_element(By.ID, "key-value").send_keys(key)
-    dialog(browser, "ask-key").find_element(By.CSS_SELECTOR, "button[value=use]").click()
-
-
-def dialog(browser, name):
-    return browser.find_element(By.ID, name)
-
-
-def state(sluice):
-    status, body = call(f"http://{sluice.admin}/admin/v1/state", "operator")
-    assert status == 200
-    return json.loads(body)
-
-
-def text_of(browser, selector):
-    """What an element says, or nothing where there is none."""
-    found = browser.find_elements(By.CSS_SELECTOR, selector)
-    return found[0].text if found else ""
+SIZES = {"light": (1280, 1500), "dark": (1280, 1500), "phone": (390, 2420)}
 
 
 def submit_job(browser):
@@ -268,6 +216,8 @@ def test_a_command_line_that_makes_no_sense_is_told_beside_it(browser, sluice):
     [
         ("objective", {"model": "steady", "slo_ms": 150, "apply": True}),
         ("jobs", {"argv": ["python3"], "tenant": "lab"}),
+        ("workers/local/drain", {"apply": True}),
+        ("models/steady/pin", {"worker": "local", "gpu": 0, "position": "3g.40gb@0", "apply": True}),
     ],
 )
 @pytest.mark.parametrize(("key", "status"), [(None, 401), ("guess", 401), ("search", 403)])
@@ -276,7 +226,9 @@ def test_nothing_is_steered_without_the_key(sluice, path, body, key, status):
     told, reply = call(url, key, json.dumps(body).encode())
     assert told == status, reply
     assert "key" in json.loads(reply)["error"]
+    now = state(sluice)
     assert objective(sluice, "steady") == 200
+    assert (now["pins"], [worker["drain"] for worker in now["workers"]]) == ([], [None])
 
 
 def test_a_key_that_opens_no_more_is_told_where_it_was_used(browser, sluice):

@@ -15,6 +15,7 @@ QUIET = {
     "SluiceExecutorKeepsDying",
     "SluiceGpuProblem",
     "SluiceLoanNotReturned",
+    "SluiceDrainStuck",
     "SluiceReloadRefused",
     "SluiceRouterNotSeen",
 }

@@ -14,19 +14,20 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/design.md, "Layout").
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("sluice", &["loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"]),
-    ("router", &["mig", "oip", "policy", "protocol", "store"]),
+    ("router", &["mig", "oip", "policy", "protocol", "store", "tls"]),
     ("policy", &["mig"]),
     ("oip", &[]),
     ("store", &[]),
-    ("worker", &["mig", "oip", "protocol", "simgpu", "wire"]),
+    ("worker", &["mig", "oip", "protocol", "simgpu", "tls", "wire"]),
     ("fakenvml", &["mig"]),
     ("protocol", &["mig"]),
     ("mig", &[]),
     ("simgpu", &["mig"]),
-    ("wire", &[]),
-    ("loadtest", &["oip", "wire"]),
+    ("tls", &[]),
+    ("wire", &["tls"]),
+    ("loadtest", &["oip", "tls", "wire"]),
     ("sim", &["loadtest", "mig", "policy", "simgpu"]),
 ];
 

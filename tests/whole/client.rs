@@ -84,11 +84,17 @@ impl Client {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
+    /// The status of a reply whose rest is left unread.
     #[track_caller]
-    pub(crate) fn receive(&mut self) -> Reply {
+    pub(crate) fn status(&mut self) -> u16 {
         let first = self.line();
         let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let status = status.unwrap_or_else(|| panic!("no status line: {first:?}"));
+        status.unwrap_or_else(|| panic!("no status line: {first:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn receive(&mut self) -> Reply {
+        let status = self.status();
         let headers: Vec<_> = std::iter::from_fn(|| {
             let line = self.line();
             let (name, value) = line.split_once(": ")?;

@@ -41,6 +41,15 @@ pub(crate) fn words(pid: u32) -> Vec<String> {
     line.split_terminator('\0').map(str::to_owned).collect()
 }
 
+/// The most memory `pid` has had at one time.
+#[track_caller]
+pub(crate) fn peak_mib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = line.split_whitespace().next().unwrap().parse().unwrap();
+    kib / 1024
+}
+
 /// Signals `pid`, which must be there.
 #[track_caller]
 pub(crate) fn signal(pid: u32, signal: Signal) {

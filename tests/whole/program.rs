@@ -41,7 +41,12 @@ pub(crate) struct Program {
 
 /// Runs the program to its end.
 pub(crate) fn sluice(args: &[&str]) -> Output {
-    command(args).output().unwrap()
+    sluice_with(args, &[])
+}
+
+/// The same with more in its environment.
+pub(crate) fn sluice_with(args: &[&str], environment: &[(&str, &str)]) -> Output {
+    command(args).envs(environment.iter().copied()).output().unwrap()
 }
 
 fn command(args: &[&str]) -> Command {
@@ -112,7 +117,8 @@ impl Program {
             let line = self.line().unwrap_or_else(|| panic!("it ended before it listened"));
             let address = |name| {
                 let url = line.strip_prefix(name)?.trim_start();
-                Some(url.strip_prefix("http://")?.parse().unwrap())
+                let (_, address) = url.split_once("://")?;
+                Some(address.parse().unwrap())
             };
             self.inference = self.inference.or_else(|| address("inference "));
             self.admin = self.admin.or_else(|| address("admin "));

@@ -2,7 +2,12 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::{client::Client, setup::Setup};
+use crate::{
+    client::{Body, Client},
+    endpoints,
+    setup::Setup,
+    wait::eventually,
+};
 
 /// The hash of `key` as a configuration has it.
 pub(crate) fn hash(key: &str) -> String {
@@ -48,5 +53,60 @@ fn no_secret_is_in_what_the_program_shows_or_logs() {
     }
     for text in &shown[..5] {
         assert!(!text.contains("\"token\""), "an executor's token may be in {text}");
+    }
+}
+
+#[test]
+fn nothing_that_callers_send_is_in_logs_metrics_or_dumps() {
+    let setup = Setup::new()
+        .router("access_log = \"all\"")
+        .sleeper("echo", 1, "slo_ms = 20000")
+        .tables(
+            "[[model]]\nname = \"served\"\nengine = \"server\"\ncommand = [\"/bin/sleep\", \"999\"]\n\
+             slo_ms = 1000\nenvironment = { HF_TOKEN = \"canary-environment\" }\n\
+             replicas = { min = 1, max = 1 }",
+        )
+        .gpus(2);
+    let mut program = setup.launch_with("up", &[("RUST_LOG", "debug")]);
+    program.wait_listening();
+    eventually("echo serves", || {
+        (program.client().infer("echo", &Body::row()).status == 200).then_some(())
+    });
+    let canaries = ["canary-key", "canary-body", "canary-environment", "86753.25"];
+    let data = [86753.25, 1.0, 2.0, 3.0];
+    for body in [Body::json(&data), Body::binary(&data)] {
+        let reply =
+            program.client().infer("echo", &body.with("authorization", "Bearer canary-key"));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    let mangled =
+        "{\"inputs\": [{\"name\": \"canary-body\", \"datatype\": \"FP32\", \"data\": [86753.25";
+    for path in ["/v2/models/echo/infer", "/v2/repository/index", "/v2/repository/models/echo/load"]
+    {
+        let reply = program.client().post(path, &[], mangled.as_bytes());
+        assert_eq!(reply.status, 400, "{path}: {}", reply.text());
+    }
+    let wrong = "{\"inputs\": [{\"name\": \"canary-body\", \"datatype\": \"FP32\", \"shape\": [1], \"data\": [86753.25]}]}";
+    assert_eq!(program.client().post("/v2/models/echo/infer", &[], wrong.as_bytes()).status, 400);
+    for endpoint in endpoints::of_admin().iter().filter(|endpoint| endpoint.acts()) {
+        if !endpoint.path.ends_with("/drain") {
+            let mut client = Client::connect(program.admin());
+            let bearer = [("authorization", "Bearer canary-key")];
+            client.send(endpoint.verb, &endpoint.example(), &bearer, mangled.as_bytes());
+            client.status();
+        }
+    }
+    let mut shown = vec![("log", program.log())];
+    for endpoint in endpoints::of_admin().iter().filter(|endpoint| !endpoint.acts()) {
+        // Events have no end; they are the state again and again.
+        if !endpoint.path.ends_with("/events") {
+            shown.push(("page", program.ask_admin(&endpoint.example()).text()));
+        }
+    }
+    assert!(shown[0].1.contains("\"DEBUG\""), "debug lines are shown: {}", shown[0].1);
+    for (what, text) in &shown {
+        for canary in canaries {
+            assert!(!text.contains(canary), "{canary} is in a {what}: {text}");
+        }
     }
 }

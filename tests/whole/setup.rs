@@ -89,8 +89,14 @@ impl Setup {
 
     /// The same with another subcommand.
     pub(crate) fn launch_as(self, command: &str) -> Program {
+        self.launch_with(command, &[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn launch_with(self, command: &str, environment: &[(&str, &str)]) -> Program {
         let config = self.folder.write("sluice.toml", self.text());
-        Program::launch(self.folder, &[command, "--config", config.to_str().unwrap()], &[])
+        let args = [command, "--config", config.to_str().unwrap()];
+        Program::launch(self.folder, &args, environment)
     }
 
     /// The same, once it is ready.

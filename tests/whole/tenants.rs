@@ -82,6 +82,26 @@ fn ask_20_a_key_is_rotated_by_a_reload_and_the_old_one_is_dead_at_once() {
 }
 
 #[test]
+fn a_tenant_that_changes_its_key_has_both_until_the_old_one_is_taken_out() {
+    let setup = Setup::new().sleeper("echo", 1, "slo_ms = 20000").gpus(1);
+    let open = setup.text();
+    let keys = |keys: &str| format!("{open}[[tenant]]\nname = \"search\"\nkey_sha256 = {keys}\n");
+    let (old, new) = (hash("old"), hash("new"));
+    let program = setup.start();
+    for (keys, statuses) in [
+        (keys(&format!("\"{old}\"")), [200, 401]),
+        (keys(&format!("[\"{old}\", \"{new}\"]")), [200, 200]),
+        (keys(&format!("[\"{new}\"]")), [401, 200]),
+    ] {
+        program.rewrite(&keys);
+        let reload = program.reload();
+        assert_eq!(reload.status, 200, "{}", reload.text());
+        let asked = ["Bearer old", "Bearer new"].map(|key| infer(&program, Some(key)).status);
+        assert_eq!(asked, statuses, "{keys}");
+    }
+}
+
+#[test]
 fn admin_is_for_the_admin_scope_and_health_and_metrics_for_all() {
     let program = program();
     let ask = |method: &str, path: &str, key: Option<&str>| {

@@ -1,13 +1,16 @@
 //! The worker's side of a router: dial, say who we are, then tell what is and hear what shall be.
 
-use std::{convert::Infallible, io, time::Duration};
+use std::{convert::Infallible, io, path::PathBuf, time::Duration};
 
 use protocol::{FromWorker, JOIN_VERSION, MAX_MESSAGE, ToWorker};
+use tls::{Identity, TlsError};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
     net::TcpStream,
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
+
+use tokio_rustls::TlsConnector;
 
 use crate::{
     host::{Backoff, Host},
@@ -35,6 +38,17 @@ pub struct Door {
     pub token: String,
     /// This worker's name.
     pub name: String,
+    /// How routers are known; absent, they are spoken to plainly.
+    pub tls: Option<DoorTls>,
+}
+
+/// Whom to trust to be a router, and who we say we are.
+#[derive(Clone, Debug)]
+pub struct DoorTls {
+    /// The file of the routers' authority.
+    pub ca: PathBuf,
+    /// Our own certificate, for routers that ask for one.
+    pub identity: Option<Identity>,
 }
 
 /// Why a worker and a router parted.
@@ -43,6 +57,9 @@ pub enum Parted {
     /// The router could not be reached, or is gone.
     #[error("the connection to the router failed: {0}")]
     Io(#[from] io::Error),
+    /// Our own certificates cannot be used, or the router's name not be proved.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The router hung up.
     #[error("the router hung up")]
     Closed,
@@ -65,12 +82,9 @@ pub async fn join(door: &Door, host: &Host) -> Infallible {
     let mut backoff = Backoff::default();
     for router in door.routers.iter().cycle() {
         let started = Instant::now();
-        let parted = match dial(router).await {
-            Ok(stream) => match converse(stream, door, host).await {
-                Err(parted) => parted,
-                Ok(never) => match never {},
-            },
+        let parted = match meet(router, door, host).await {
             Err(parted) => parted,
+            Ok(never) => match never {},
         };
         host.set_joined(false);
         let wait = backoff.after(started.elapsed());
@@ -78,6 +92,18 @@ pub async fn join(door: &Door, host: &Host) -> Infallible {
         sleep(wait).await;
     }
     std::future::pending().await
+}
+
+/// Dials one router and speaks with it. Certificates are read for each, so that renewed ones are used.
+async fn meet(router: &str, door: &Door, host: &Host) -> Result<Infallible, Parted> {
+    let stream = dial(router).await?;
+    let Some(DoorTls { ca, identity }) = &door.tls else {
+        return converse(stream, door, host).await;
+    };
+    let config = tls::client(Some(ca), identity.as_ref())?;
+    let connecting = TlsConnector::from(config).connect(tls::name_of(router)?, stream);
+    let stream = timeout(WAIT, connecting).await.map_err(|_| Parted::Silent(WAIT))??;
+    converse(stream, door, host).await
 }
 
 async fn dial(router: &str) -> Result<TcpStream, Parted> {

@@ -22,6 +22,6 @@ mod signature;
 pub use engine::server::guard::run_guard;
 pub use executor::{ExecutorArgs, run_executor};
 pub use host::{Changes, GpuSettings, Host, HostError, Launch, Lending, Open};
-pub use join::{Door, Parted, converse, join};
+pub use join::{Door, DoorTls, Parted, converse, join};
 pub use rank::{Limits, User, run_rank, user_named};
 pub use signature::{Refusal, Signature, Spec};

@@ -189,6 +189,7 @@ impl<'a> Follow<'a> {
                 models: self.problem.models.clone(),
                 gpus: self.standing.gpus().to_vec(),
                 rules: self.problem.rules,
+                pins: Vec::new(),
                 consolidate,
                 last: self.standing.target().clone(),
             });

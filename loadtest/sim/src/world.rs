@@ -9,6 +9,7 @@ mod check;
 mod felt;
 mod serve;
 mod troubles;
+mod turns;
 
 use std::{
     cmp::Reverse,
@@ -334,6 +335,11 @@ impl<'a> World<'a> {
         }
         effects.clear();
         self.effects = effects;
+        self.wake_in_time(model);
+        Ok(())
+    }
+
+    fn wake_in_time(&mut self, model: usize) {
         let serving = &mut self.models[model];
         let wakes_at = serving.dispatch.wakes_at();
         if wakes_at < serving.wake {
@@ -341,7 +347,6 @@ impl<'a> World<'a> {
             serving.wake = at;
             self.push(at, Event::Wake { model: model as u32 });
         }
-        Ok(())
     }
 
     fn refuse(&mut self, id: u64) -> Result<(), Claim> {

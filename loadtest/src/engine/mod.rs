@@ -156,7 +156,7 @@ impl<'a> Engine<'a> {
             epoll,
             timer,
             armed: Duration::ZERO,
-            pool: Pool::new(plan.address, plan.connections),
+            pool: Pool::new(plan.address, plan.secure.clone(), plan.connections),
             schedule: matches!(plan.pacing, Pacing::Open).then(|| Schedule::new(plan)),
             respawn: 0,
             random: Random::new(plan.seed),

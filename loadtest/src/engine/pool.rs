@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, os::fd::OwnedFd};
 
 use rustix::io::Errno;
+use wire::Secure;
 
 use super::socket::Socket;
 
@@ -10,6 +11,7 @@ use super::socket::Socket;
 /// so an event for a connection that is gone cannot be taken for its successor's.
 pub(super) struct Pool {
     address: SocketAddr,
+    secure: Option<Secure>,
     slots: Vec<Option<Socket>>,
     free: Vec<usize>,
     idle: Vec<u64>,
@@ -19,10 +21,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(address: SocketAddr, most: usize) -> Self {
+    pub(super) fn new(address: SocketAddr, secure: Option<Secure>, most: usize) -> Self {
         let slots = std::iter::repeat_with(|| None).take(most).collect();
         let free = (0..most).rev().collect();
-        Self { address, slots, free, idle: Vec::new(), most, opened: 0, high: 0 }
+        Self { address, secure, slots, free, idle: Vec::new(), most, opened: 0, high: 0 }
     }
 
     /// Begins a new connection, or `None` if all are open.
@@ -31,7 +33,8 @@ impl Pool {
         let token = (self.opened << 32) | slot as u64;
         self.opened += 1;
         self.high = self.high.max(self.most - self.free.len());
-        match Socket::open(epoll, self.address, token) {
+        let opened = Socket::open(epoll, self.address, token);
+        match opened.and_then(|socket| socket.over(self.secure.as_ref())) {
             Ok(socket) => Some(Ok(self.slots[slot].insert(socket))),
             Err(error) => {
                 self.free.push(slot);

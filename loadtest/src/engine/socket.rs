@@ -1,13 +1,19 @@
 //! One connection and the request it carries.
 
-use std::{net::SocketAddr, os::fd::OwnedFd, time::Duration};
+use std::{
+    io::{self, Read, Write},
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    time::Duration,
+};
 
 use rustix::{
     event::epoll::{self, EventData, EventFlags},
     io::Errno,
     net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt},
 };
-use wire::{Answer, Reader};
+use tls::ClientConnection;
+use wire::{Answer, Reader, Secure};
 
 use crate::clock;
 
@@ -37,6 +43,7 @@ pub(super) enum Progress {
 /// One connection.
 pub(super) struct Socket {
     fd: OwnedFd,
+    tls: Option<Box<ClientConnection>>,
     token: u64,
     reader: Reader,
     written: usize,
@@ -60,6 +67,7 @@ impl Socket {
         epoll::add(epoll, &fd, EventData::new_u64(token), EventFlags::IN | EventFlags::OUT)?;
         Ok(Self {
             fd,
+            tls: None,
             token,
             reader: Reader::default(),
             written: 0,
@@ -68,6 +76,17 @@ impl Socket {
             connecting: true,
             flight: None,
         })
+    }
+
+    /// The same inside TLS, if there is any.
+    pub(super) fn over(mut self, secure: Option<&Secure>) -> Result<Self, Errno> {
+        if let Some(secure) = secure {
+            let mut tls = secure.begin().map_err(|_| Errno::PROTO)?;
+            // A request is handed over whole, and waits there while the kernel takes no more.
+            tls.set_buffer_limit(None);
+            self.tls = Some(Box::new(tls));
+        }
+        Ok(self)
     }
 
     pub(super) fn token(&self) -> u64 {
@@ -89,6 +108,14 @@ impl Socket {
     /// Sends what is left of `request`; gives the moment sending began.
     pub(super) fn send(&mut self, epoll: &OwnedFd, request: &[u8]) -> Result<Duration, Errno> {
         let began = clock::now();
+        if let Some(tls) = &mut self.tls {
+            if self.written == 0 {
+                tls.writer().write_all(request).map_err(|_| Errno::PROTO)?;
+                self.written = request.len();
+            }
+            self.flush(epoll)?;
+            return Ok(began);
+        }
         while self.written < request.len() {
             match net::send(&self.fd, &request[self.written..], SendFlags::NOSIGNAL) {
                 Ok(sent) => self.written += sent,
@@ -114,7 +141,10 @@ impl Socket {
     }
 
     /// Reads what arrived.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Progress {
+    pub(super) fn receive(&mut self, epoll: &OwnedFd, buffer: &mut [u8]) -> Progress {
+        if self.tls.is_some() {
+            return self.receive_tls(epoll, buffer);
+        }
         loop {
             match net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
                 Ok((_, 0)) => {
@@ -136,6 +166,60 @@ impl Socket {
         }
     }
 
+    fn receive_tls(&mut self, epoll: &OwnedFd, buffer: &mut [u8]) -> Progress {
+        loop {
+            let Some(tls) = &mut self.tls else { return Progress::Broken };
+            let came = tls.read_tls(&mut Raw(&self.fd));
+            if tls.process_new_packets().is_err() {
+                return Progress::Broken;
+            }
+            match tls.reader().read(buffer) {
+                Ok(0) => {
+                    return match self.reader.closed() {
+                        Ok(Some(answer)) => self.answer(answer),
+                        Ok(None) | Err(_) => Progress::Broken,
+                    };
+                }
+                Ok(got) => match self.reader.feed(&buffer[..got], &mut |_| ()) {
+                    Ok(Some(answer)) => return self.answer(answer),
+                    Ok(None) => continue,
+                    Err(_) => return Progress::Broken,
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Progress::Broken,
+            }
+            // What the handshake held back can be sent once it is done.
+            if tls.wants_write() && self.flush(epoll).is_err() {
+                return Progress::Broken;
+            }
+            match came {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Progress::Waiting;
+                }
+                Ok(0) | Err(_) => return Progress::Broken,
+            }
+        }
+    }
+
+    /// Sends what TLS has ready, or asks to be told when the kernel takes more.
+    fn flush(&mut self, epoll: &OwnedFd) -> Result<(), Errno> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        let mut full = false;
+        while tls.wants_write() && !full {
+            match tls.write_tls(&mut Raw(&self.fd)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => full = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Errno::PIPE),
+            }
+        }
+        if full != self.watching_writes && !self.watch_writes(epoll, full) {
+            return Err(Errno::BADF);
+        }
+        Ok(())
+    }
+
     fn answer(&mut self, answer: Answer) -> Progress {
         self.answered += 1;
         // An answer before the request was whole leaves the connection in no known state.
@@ -148,5 +232,24 @@ impl Socket {
         self.watching_writes = on;
         let flags = if on { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         epoll::modify(epoll, &self.fd, EventData::new_u64(self.token), flags).is_ok()
+    }
+}
+
+/// The socket as TLS reads and writes it.
+struct Raw<'a>(&'a OwnedFd);
+
+impl Read for Raw<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(net::recv(self.0, buffer, RecvFlags::empty()).map(|(_, got)| got)?)
+    }
+}
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(net::send(self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

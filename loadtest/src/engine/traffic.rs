@@ -101,7 +101,7 @@ impl Engine<'_> {
         let Some(socket) = self.pool.get(token) else {
             return;
         };
-        match socket.receive(&mut self.buffer) {
+        match socket.receive(&self.epoll, &mut self.buffer) {
             Progress::Waiting => {}
             Progress::Broken => self.broken(token, Reply::Broken),
             Progress::Answered(answer) => {

@@ -12,6 +12,7 @@ use router::{
     fleet::{Trust, welcome},
     http::{self, ServerState},
     jobs::Jobs,
+    orders::Orders,
     place,
     registry::Registry,
 };
@@ -49,7 +50,7 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
         .map_err(|problems| problems.to_string())?;
     let settings = config.router.clone();
     let jobs = Jobs::open(None)?;
-    let registry = Registry::start(config, jobs)?;
+    let registry = Registry::start(config, jobs, Orders::open(None)?)?;
     let fleet = Arc::clone(registry.fleet());
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));

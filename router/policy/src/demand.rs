@@ -84,8 +84,8 @@ pub enum Why {
     Daily,
     /// As much was needed a moment ago.
     Patience,
-    /// Too little is known yet to take anything away.
-    Unknown,
+    /// It was watched for too short a time to take anything away.
+    New,
     /// Nothing was asked for.
     Idle,
 }
@@ -102,7 +102,7 @@ impl Why {
             Self::Floor => "floor",
             Self::Daily => "daily",
             Self::Patience => "patience",
-            Self::Unknown => "unknown",
+            Self::New => "new",
             Self::Idle => "idle",
         }
     }
@@ -162,7 +162,8 @@ impl Demand {
     /// Takes note; to be called every second or two.
     pub fn observe(&mut self, seen: Seen, now: Moment) {
         self.waiting = seen.waiting;
-        if seen.arrived > 0 {
+        // One that is new counts as asked for: it is loaded once, so that it is known.
+        if seen.arrived > 0 || self.asked_at.is_none() {
             self.asked_at = Some(now);
         }
         if let Some(minute) =
@@ -190,9 +191,9 @@ impl Demand {
         best = self.patient(best, now);
         // Before anything is known, nothing is taken away.
         if best.0 < provided_rps && !self.recent.knows(self.rule.window, now) {
-            best = (provided_rps, Why::Unknown);
+            best = (provided_rps, Why::New);
         }
-        let quiet = self.asked_at.is_none_or(|at| now.since(at) >= self.rule.idle);
+        let quiet = self.asked_at.is_some_and(|at| now.since(at) >= self.rule.idle);
         if quiet && self.waiting == 0 {
             best = (0.0, Why::Idle);
         }

@@ -9,6 +9,7 @@ mod admission;
 mod event;
 mod forming;
 mod settling;
+mod turns;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub use self::event::{
     Arrival, Batch, BatchLimit, Class, ClosedBy, Effect, Ended, Learned, LimitedBy, Refusal,
     Settings,
 };
+pub use self::turns::longest_turn;
 use crate::{
     fair::Shares,
     moment::Moment,

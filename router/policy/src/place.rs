@@ -9,19 +9,24 @@
 //! more than enough gives some up; the fleet is planned anew only if there is no room, or to save a
 //! whole GPU. A new replica is ready before the one it stands for goes; where there is no room for
 //! both, the one goes first whose absence is felt least, and the decision says so. A slice in use is
-//! never cut.
+//! never cut. A replica that an operator has pinned stays where he wants it, and what is in its way
+//! moves.
 
 mod begun;
 mod crowd;
 mod known;
 mod loaned;
+mod pinned;
 mod scarce;
 mod steps;
 mod target;
 
 use mig::{Kind, Position};
 
-pub use self::loaned::{Room, room, wanted_back};
+pub use self::{
+    loaned::{Room, room, wanted_back},
+    pinned::{Pin, obstacle},
+};
 
 use crate::plan;
 
@@ -35,6 +40,8 @@ pub struct Snapshot {
     pub gpus: Vec<Gpu>,
     /// What is allowed.
     pub rules: plan::Rules,
+    /// Replicas that shall be where an operator says; of two that cannot both be, the first.
+    pub pins: Vec<Pin>,
     /// Whether to look for a plan with fewer GPUs, which takes longest.
     pub consolidate: bool,
     /// What the last decision aimed at, by the same models and GPUs; nothing before the first, and
@@ -62,8 +69,6 @@ pub struct Slice {
     pub position: Position,
     /// Whether it is lent to a job.
     pub loaned: bool,
-    /// Whether the operator wants it left as it is.
-    pub pinned: bool,
     /// Whether it shall vanish; what is on it is moved.
     pub doomed: bool,
     /// Who is on it.
@@ -166,6 +171,8 @@ pub struct Placed {
     pub capacity_rps: f64,
     /// Requests per second it can serve until then.
     pub serves_rps: f64,
+    /// Whether an operator wants it there.
+    pub pinned: bool,
     /// Why it is there.
     pub why: String,
 }
@@ -235,7 +242,7 @@ pub fn place(snapshot: &Snapshot) -> Decision {
 impl Gpu {
     /// Whether the whole of it may be planned for.
     fn is_free(&self) -> bool {
-        let ours = |slice: &Slice| !slice.loaned && !slice.pinned && !slice.doomed;
+        let ours = |slice: &Slice| !slice.loaned && !slice.doomed;
         self.healthy && self.cuttable && self.slices.iter().all(ours)
     }
 }

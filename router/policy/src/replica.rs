@@ -37,6 +37,24 @@ pub(crate) struct Replica {
     pub(crate) lossless_rate: f64,
     /// Whom to serve while capacity is scarce.
     pub(crate) plan: Plan,
+    /// Whose turn it is in its process.
+    pub(crate) turn: Turn,
+    /// The longest one of its batches may take, where others wait for their turn.
+    pub(crate) longest: Option<Duration>,
+}
+
+/// Whose batches its process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Its own alone.
+    Always,
+    /// One at a time, and the next may be its own.
+    Free,
+    /// One at a time, and another's should be done by then.
+    Elsewhere {
+        /// When.
+        until: Moment,
+    },
 }
 
 /// What a finished batch taught.
@@ -62,6 +80,8 @@ impl Replica {
             lossless_rows: 1,
             lossless_rate: 0.0,
             plan: Plan { caution: 1.0, needs: Duration::ZERO },
+            turn: Turn::Always,
+            longest: None,
         }
     }
 
@@ -76,6 +96,10 @@ impl Replica {
 
     /// When it could start another batch.
     pub(crate) fn free_at(&self, now: Moment) -> Moment {
+        let now = match self.turn {
+            Turn::Always | Turn::Free => now,
+            Turn::Elsewhere { until } => until.max(now),
+        };
         let running_ends = match &self.running {
             None => self.breaker.reopens_at().unwrap_or(now).max(now),
             Some(flight) => {
@@ -100,7 +124,8 @@ impl Replica {
 
     /// Whether a batch may be sent now: it is idle, or will be within `lead`.
     pub(crate) fn takes_at(&self, now: Moment, lead: Duration) -> bool {
-        if self.draining || self.next.is_some() || !self.breaker.allows(now) {
+        let elsewhere = self.turn_comes_at().is_some_and(|at| now < at);
+        if self.draining || elsewhere || self.next.is_some() || !self.breaker.allows(now) {
             return false;
         }
         match &self.running {
@@ -115,25 +140,39 @@ impl Replica {
     /// When that will become so by itself, if it will.
     pub(crate) fn turns_free(&self, now: Moment, lead: Duration) -> Option<Moment> {
         let at = match (&self.running, &self.next) {
-            (None, _) => self.breaker.reopens_at()?,
+            (None, _) => self.breaker.reopens_at().max(self.turn_comes_at())?,
             (Some(flight), None) => self.sends_ahead(flight, lead)?,
             (Some(_), Some(_)) => return None,
         };
         (at > now && !self.draining).then_some(at)
     }
 
+    /// When it goes on though nobody told it that the other's batch is done.
+    pub(crate) fn turn_comes_at(&self) -> Option<Moment> {
+        match self.turn {
+            Turn::Always | Turn::Free => None,
+            Turn::Elsewhere { until } => Some(until + self.longest.unwrap_or_default()),
+        }
+    }
+
     /// From when a batch may be sent behind `flight`, if one may.
     fn sends_ahead(&self, flight: &Flight, lead: Duration) -> Option<Moment> {
         let uncertain = flight.expects.mul_f64(self.latency.noise());
-        let may = lead > Duration::ZERO && uncertain <= lead * STEADY && !self.breaker.is_tripped();
+        let steady = lead > Duration::ZERO && uncertain <= lead * STEADY;
+        // Where others take turns, the next batch may be theirs.
+        let may = steady && self.turn == Turn::Always && !self.breaker.is_tripped();
         may.then(|| flight.expected_end() - lead)
     }
 
     /// The most rows its next batch may hold.
     pub(crate) fn limit(&self, guard: Guard) -> u32 {
-        match guard {
+        let limit = match guard {
             Guard::Off => self.latency.max(),
             Guard::Execution | Guard::Deadlines => self.aimd.limit(),
+        };
+        match self.longest {
+            None => limit,
+            Some(longest) => limit.min(self.latency.largest_within(longest)).max(1),
         }
     }
 
@@ -155,6 +194,9 @@ impl Replica {
         if self.running.as_ref().is_some_and(|flight| flight.batch == batch) {
             let done = self.running.take();
             self.running = self.next.take();
+            if self.running.is_none() && self.turn != Turn::Always {
+                self.turn = Turn::Elsewhere { until: now };
+            }
             if let Some(flight) = &mut self.running {
                 flight.started_at = now;
             }

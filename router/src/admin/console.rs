@@ -29,6 +29,7 @@ const PAGE: &str = include_str!("../../console/index.html");
 const STYLE: &str = include_str!("../../console/console.css");
 const SCRIPT: &str = include_str!("../../console/console.js");
 const STEERING: &str = include_str!("../../console/steer.js");
+const ORDERS: &str = include_str!("../../console/orders.js");
 const PARTS: &str = include_str!("../../console/parts.js");
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
@@ -57,6 +58,11 @@ pub(super) async fn script() -> http::Response<Reply> {
 /// `GET /steer.js`.
 pub(super) async fn steering() -> http::Response<Reply> {
     file(JAVASCRIPT, STEERING)
+}
+
+/// `GET /orders.js`.
+pub(super) async fn ordering() -> http::Response<Reply> {
+    file(JAVASCRIPT, ORDERS)
 }
 
 /// `GET /parts.js`.

@@ -34,7 +34,7 @@ pub(super) fn routes<B: Backend>() -> Router<Arc<Admin<B>>> {
         .route("/v1/jobs/{id}/logs", only(get(log::<B>), LOG))
 }
 
-fn only<S: Clone + Send + Sync + 'static>(
+pub(super) fn only<S: Clone + Send + Sync + 'static>(
     routes: MethodRouter<S>,
     allowed: &'static [&'static str],
 ) -> MethodRouter<S> {

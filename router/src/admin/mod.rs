@@ -8,6 +8,7 @@ mod console;
 mod jobs;
 mod lent;
 mod objective;
+mod orders;
 mod routes;
 mod scope;
 mod views;
@@ -15,9 +16,10 @@ mod views;
 use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
+use tls::ServerConfig;
 use tokio::{
     net::TcpListener,
     sync::watch,
@@ -30,12 +32,13 @@ use crate::{
     config::{Objective, ObjectiveError},
     drain::Phase,
     http::{
-        Call, ServerState,
+        Call, ServerState, audit,
         backend::Backend,
         listen::{self, Answer, Limits},
     },
     lend::Office,
     metrics::Format,
+    orders::{Order, OrderError},
 };
 
 /// Connections the admin listener keeps, whatever the front door may.
@@ -51,6 +54,9 @@ pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + S
 /// A change of an objective under way.
 pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ObjectiveError>> + Send>>;
 
+/// An order under way.
+pub type Ordering = Pin<Box<dyn Future<Output = Result<Value, OrderError>> + Send>>;
+
 /// What the listener asks of the program around it.
 pub struct Hooks {
     /// Where training jobs are dealt with, if anywhere.
@@ -65,6 +71,8 @@ pub struct Hooks {
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
     /// Says what another objective would lead to, and puts it in force if asked to.
     pub objective: Box<dyn Fn(Objective) -> Steering + Send + Sync>,
+    /// Says what an order would lead to, and lets it stand if asked to.
+    pub order: Box<dyn Fn(Order) -> Ordering + Send + Sync>,
 }
 
 impl fmt::Debug for Hooks {
@@ -134,6 +142,10 @@ impl<B: Backend> Answer for Desk<B> {
         Limits { max_connections: MAX_CONNECTIONS, ..limits }
     }
 
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.shared.http_tls()
+    }
+
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -141,11 +153,17 @@ impl<B: Backend> Answer for Desk<B> {
     ) -> Response<Body> {
         let arrived = Instant::now();
         let (head, body) = request.into_parts();
+        let acts = !matches!(head.method, Method::GET | Method::HEAD);
+        let acts = acts && head.uri.path().starts_with("/admin/");
+        let who = acts.then(|| self.shared.access.load().name_of(&head.headers, peer));
         let (body, unread) = Lent::new(body);
         let mut asked = Request::from_parts(head.clone(), body);
         asked.extensions_mut().insert(Arrival { peer, at: arrived });
         let Ok(response) = self.router.clone().oneshot(asked).await;
         let call = Call { head: &head, peer, arrived };
+        if let Some(who) = who {
+            audit(&who, &call, response.status());
+        }
         self.shared.finish(&call, unread.take(), response)
     }
 }

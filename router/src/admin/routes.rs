@@ -15,7 +15,7 @@ use serde_json::json;
 use tower::Layer;
 
 use super::{
-    Admin, ReloadError, TEXT, console, jobs, objective,
+    Admin, ReloadError, TEXT, console, jobs, objective, orders,
     scope::{Arrival, RequireAdminLayer},
     views,
 };
@@ -49,6 +49,7 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/v1/plan", read(plan::<B>))
         .route("/v1/plan/input", read(plan_input::<B>))
         .merge(jobs::routes())
+        .merge(orders::routes())
         .fallback(nowhere)
         .with_state(Arc::clone(&admin));
     let scope = RequireAdminLayer::new(Arc::clone(&admin.shared));
@@ -57,6 +58,7 @@ pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
         .route("/console.css", read(console::style))
         .route("/console.js", read(console::script))
         .route("/steer.js", read(console::steering))
+        .route("/orders.js", read(console::ordering))
         .route("/parts.js", read(console::parts))
         .route("/livez", read(live))
         .route("/v2/health/live", read(live))

@@ -46,6 +46,7 @@ fn model_view(model: &impl Served) -> Value {
     let (state, reason) = match model.availability() {
         Availability::Ready => ("ready", None),
         Availability::Loading => ("loading", None),
+        Availability::Asleep => ("asleep", None),
         Availability::Unavailable { reason } => ("unavailable", Some(reason)),
     };
     json!({

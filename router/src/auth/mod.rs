@@ -31,7 +31,7 @@ pub struct Access {
     tenants: Vec<Known>,
     others: Arc<TenantMetrics>,
     by_key: HashMap<KeyHash, u32>,
-    keys: HashMap<KeyHash, Vec<Scope>>,
+    keys: HashMap<KeyHash, Arc<Key>>,
 }
 
 /// A caller that may infer.
@@ -89,8 +89,17 @@ impl Access {
             since: previous.map_or_else(Instant::now, |access| access.since),
             tenants: tenants.iter().map(known).collect(),
             others: previous.map(|access| Arc::clone(&access.others)).unwrap_or_default(),
-            by_key: (1..).zip(tenants).map(|(index, tenant)| (tenant.key, index)).collect(),
-            keys: keys.iter().map(|key| (key.key, key.scopes.clone())).collect(),
+            by_key: (1..)
+                .zip(tenants)
+                .flat_map(|(index, tenant)| tenant.keys.iter().map(move |key| (*key, index)))
+                .collect(),
+            keys: keys
+                .iter()
+                .map(|key| Arc::new(key.clone()))
+                .flat_map(|key| {
+                    key.keys.clone().into_iter().map(move |hash| (hash, Arc::clone(&key)))
+                })
+                .collect(),
         }
     }
 
@@ -118,7 +127,7 @@ impl Access {
         let hash = bearer(headers).map(KeyHash::of).ok_or(InferError::Unauthorized)?;
         let Some(&tenant) = self.by_key.get(&hash) else {
             return match self.keys.get(&hash) {
-                Some(scopes) if scopes.contains(&Scope::Infer) => Ok(Caller { tenant: NO_TENANT }),
+                Some(key) if key.scopes.contains(&Scope::Infer) => Ok(Caller { tenant: NO_TENANT }),
                 Some(_) => Err(InferError::Forbidden { needed: "a key with the infer scope" }),
                 None => Err(InferError::Unauthorized),
             };
@@ -166,13 +175,35 @@ impl Access {
         }
         let hash = bearer(headers).map(KeyHash::of).ok_or(InferError::Unauthorized)?;
         match self.keys.get(&hash) {
-            Some(scopes) if scopes.contains(&scope) => Ok(()),
+            Some(key) if key.scopes.contains(&scope) => Ok(()),
             Some(_) => Err(InferError::Forbidden { needed: needed(scope) }),
             None if self.by_key.contains_key(&hash) => {
                 Err(InferError::Forbidden { needed: needed(scope) })
             }
             None => Err(InferError::Unauthorized),
         }
+    }
+
+    /// The name of the key a caller shows, if it is one of the configuration's.
+    pub fn key_name(&self, headers: &HeaderMap) -> Option<&str> {
+        let hash = KeyHash::of(bearer(headers)?);
+        self.keys.get(&hash).map(|key| key.name.as_str())
+    }
+
+    /// What the audit log calls whoever made this call.
+    pub(crate) fn name_of(&self, headers: &HeaderMap, peer: SocketAddr) -> String {
+        let Some(hash) = bearer(headers).map(KeyHash::of) else {
+            let trusted = self.keys.is_empty() && is_local(headers, peer);
+            return if trusted { "this machine" } else { "nobody known" }.to_owned();
+        };
+        if let Some(key) = self.keys.get(&hash) {
+            return format!("key {}", key.name);
+        }
+        let tenant = self.by_key.get(&hash).and_then(|&tenant| self.known(Caller { tenant }));
+        tenant.map_or_else(
+            || "an unknown key".to_owned(),
+            |known| format!("tenant {}", known.tenant.name),
+        )
     }
 
     /// What is known of every tenant, in the order of the configuration, and of all others as one.
@@ -235,8 +266,10 @@ fn is_local(headers: &HeaderMap, peer: SocketAddr) -> bool {
         let address = name.trim_start_matches('[').trim_end_matches(']');
         name.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
     });
-    let same_origin = text(header::ORIGIN)
-        .is_none_or(|origin| host.is_some() && origin.strip_prefix("http://") == host);
+    let same_origin = text(header::ORIGIN).is_none_or(|origin| {
+        let named = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        host.is_some() && named == host
+    });
     peer.ip().to_canonical().is_loopback() && named_locally && same_origin
 }
 

@@ -4,12 +4,12 @@ const LOOPBACK: &str = "127.0.0.1:40000";
 const ELSEWHERE: &str = "10.1.2.3:40000";
 
 fn tenant(name: &str, rate_rps: Option<f64>) -> Tenant {
-    let key = KeyHash::of(format!("{name}-key").as_bytes());
-    Tenant { name: name.to_owned(), key, rate_rps, share: 1.0 }
+    let keys = vec![KeyHash::of(format!("{name}-key").as_bytes())];
+    Tenant { name: name.to_owned(), keys, rate_rps, share: 1.0 }
 }
 
 fn key(name: &str, scopes: &[Scope]) -> Key {
-    Key { name: name.to_owned(), key: KeyHash::of(name.as_bytes()), scopes: scopes.to_vec() }
+    Key { name: name.to_owned(), keys: vec![KeyHash::of(name.as_bytes())], scopes: scopes.to_vec() }
 }
 
 fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Config, effective::Setting};
+use super::{Config, Tls, effective::Setting};
 
 /// One difference. Serializes without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +36,7 @@ const LIVE: &[(&str, &[&str])] = &[
         &[
             "max_body_bytes",
             "max_decompressed_bytes",
+            "max_buffered_bytes",
             "body_timeout_ms",
             "drain_delay_s",
             "drain_timeout_s",
@@ -82,6 +83,7 @@ const LIVE: &[(&str, &[&str])] = &[
         ],
     ),
     ("tracing", &["otlp_endpoint", "sample_ratio"]),
+    ("tls", &["cert", "key", "client_ca"]),
 ];
 
 /// Tables that may come and go while the router runs.
@@ -100,6 +102,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         }
     }
     changes.extend(measurements(old, new));
+    changes.extend(certificates(old, new));
     changes
 }
 
@@ -160,5 +163,17 @@ fn measurements<'c>(old: &'c Config, new: &'c Config) -> impl Iterator<Item = Ch
             new: rows(now.rows().len()),
             effect: Effect::Live,
         })
+    })
+}
+
+/// Certificates that were renewed in their files.
+fn certificates(old: &Config, new: &Config) -> Option<Change> {
+    let (then, now) = (old.tls.as_ref()?, new.tls.as_ref()?);
+    let shown = |config: &Tls| Some(config.identity.cert.display().to_string());
+    (!then.is_same(now)).then(|| Change {
+        path: "tls (content)".to_owned(),
+        old: shown(then),
+        new: shown(now),
+        effect: Effect::Live,
     })
 }

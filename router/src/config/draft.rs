@@ -19,6 +19,7 @@ pub(super) struct Draft {
     pub(super) loans: Option<LoansDraft>,
     pub(super) planner: Option<PlannerDraft>,
     pub(super) tracing: Option<TracingDraft>,
+    pub(super) tls: Option<TlsDraft>,
     pub(super) join: Option<JoinDraft>,
     pub(super) workers: Vec<WorkerDraft>,
 }
@@ -35,6 +36,7 @@ pub(super) struct RouterDraft {
     pub(super) state_dir: Option<At<String>>,
     pub(super) max_body_bytes: Option<At<u64>>,
     pub(super) max_decompressed_bytes: Option<At<u64>>,
+    pub(super) max_buffered_bytes: Option<At<u64>>,
     pub(super) max_header_bytes: Option<At<u64>>,
     pub(super) max_connections: Option<At<u64>>,
     pub(super) header_timeout_ms: Option<At<u64>>,
@@ -97,7 +99,7 @@ pub(super) struct TensorDraft {
 /// One `[[tenant]]`.
 pub(super) struct TenantDraft {
     pub(super) name: Option<At<String>>,
-    pub(super) key_sha256: Option<At<String>>,
+    pub(super) key_sha256: Option<At<OneOrMore<String>>>,
     pub(super) rate_rps: Option<At<f64>>,
     pub(super) share: Option<At<f64>>,
 }
@@ -105,7 +107,7 @@ pub(super) struct TenantDraft {
 /// One `[[key]]`.
 pub(super) struct KeyDraft {
     pub(super) name: Option<At<String>>,
-    pub(super) key_sha256: Option<At<String>>,
+    pub(super) key_sha256: Option<At<OneOrMore<String>>>,
     pub(super) scopes: Option<At<Vec<At<String>>>>,
 }
 
@@ -135,6 +137,14 @@ pub(super) struct TracingDraft {
     pub(super) sample_ratio: Option<At<f64>>,
 }
 
+/// `[tls]`.
+pub(super) struct TlsDraft {
+    pub(super) place: Place,
+    pub(super) cert: Option<At<String>>,
+    pub(super) key: Option<At<String>>,
+    pub(super) client_ca: Option<At<String>>,
+}
+
 /// `[join]`.
 pub(super) struct JoinDraft {
     pub(super) place: Place,
@@ -143,6 +153,9 @@ pub(super) struct JoinDraft {
     pub(super) run_dir: Option<At<String>>,
     pub(super) name: Option<At<String>>,
     pub(super) advertise: Option<At<String>>,
+    pub(super) ca: Option<At<String>>,
+    pub(super) cert: Option<At<String>>,
+    pub(super) key: Option<At<String>>,
 }
 
 /// One `[[worker]]`.
@@ -168,6 +181,7 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
             .section("planner", "[planner]", notes)
             .map(|section| PlannerDraft::read(section, notes)),
         tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
+        tls: root.section("tls", "[tls]", notes).map(|section| tls(section, notes)),
         join: root.section("join", "[join]", notes).map(|section| join(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),
     };
@@ -193,6 +207,7 @@ fn router(mut section: Section<'_>, notes: &mut Notes<'_>) -> RouterDraft {
         state_dir: section.get("state_dir", notes),
         max_body_bytes: section.get("max_body_bytes", notes),
         max_decompressed_bytes: section.get("max_decompressed_bytes", notes),
+        max_buffered_bytes: section.get("max_buffered_bytes", notes),
         max_header_bytes: section.get("max_header_bytes", notes),
         max_connections: section.get("max_connections", notes),
         header_timeout_ms: section.get("header_timeout_ms", notes),
@@ -298,6 +313,17 @@ fn tracing(mut section: Section<'_>, notes: &mut Notes<'_>) -> TracingDraft {
     draft
 }
 
+fn tls(mut section: Section<'_>, notes: &mut Notes<'_>) -> TlsDraft {
+    let draft = TlsDraft {
+        place: section.place(),
+        cert: section.need("cert", notes),
+        key: section.need("key", notes),
+        client_ca: section.get("client_ca", notes),
+    };
+    section.finish(notes);
+    draft
+}
+
 fn join(mut section: Section<'_>, notes: &mut Notes<'_>) -> JoinDraft {
     let draft = JoinDraft {
         place: section.place(),
@@ -306,6 +332,9 @@ fn join(mut section: Section<'_>, notes: &mut Notes<'_>) -> JoinDraft {
         run_dir: section.need("run_dir", notes),
         name: section.get("name", notes),
         advertise: section.get("advertise", notes),
+        ca: section.get("ca", notes),
+        cert: section.get("cert", notes),
+        key: section.get("key", notes),
     };
     section.finish(notes);
     draft

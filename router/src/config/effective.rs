@@ -9,12 +9,13 @@ use super::{
     Batching, Config, Engine, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Server,
     Tenant, Tracing, Worker,
     draft::{
-        Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TracingDraft,
-        WorkerDraft,
+        Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TlsDraft,
+        TracingDraft, WorkerDraft,
     },
     planner::{Planner, PlannerDraft},
     problems::{At, Notes, Place},
     secrets::HIDDEN,
+    tree::OneOrMore,
 };
 
 /// Every value in force, in the order of the documentation.
@@ -183,6 +184,10 @@ pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effecti
         listing.within("tracing", None);
         listing.tracing(tracing, draft);
     }
+    if let Some(draft) = &draft.tls {
+        listing.within("tls", None);
+        listing.tls(draft);
+    }
     for (index, (worker, draft)) in config.workers.iter().zip(&draft.workers).enumerate() {
         listing.within("worker", Some(index.to_string()));
         listing.worker(worker, draft);
@@ -215,10 +220,14 @@ impl Listing<'_> {
         self.settings.push(Setting { table, item, key, value, origin, secret: None });
     }
 
-    fn put_secret(&mut self, key: &'static str, secret: KeyHash, given: &Option<At<String>>) {
-        self.put(key, HIDDEN, given);
+    fn put_keys(&mut self, hashes: &[KeyHash], given: &Option<At<OneOrMore<String>>>) {
+        let shown = match hashes {
+            [_] => HIDDEN.into(),
+            several => Value::from(vec![HIDDEN; several.len()]),
+        };
+        self.put("key_sha256", shown, given);
         if let Some(setting) = self.settings.last_mut() {
-            setting.secret = Some(secret);
+            setting.secret = Some(KeyHash::of_all(hashes));
         }
     }
 
@@ -232,6 +241,7 @@ impl Listing<'_> {
         self.put("max_body_bytes", router.max_body_bytes, &draft.max_body_bytes);
         let decompressed = router.max_decompressed_bytes;
         self.put("max_decompressed_bytes", decompressed, &draft.max_decompressed_bytes);
+        self.put("max_buffered_bytes", router.max_buffered_bytes, &draft.max_buffered_bytes);
         self.put("max_header_bytes", router.max_header_bytes, &draft.max_header_bytes);
         self.put("max_connections", router.max_connections, &draft.max_connections);
         self.put("header_timeout_ms", ms(router.header_timeout), &draft.header_timeout_ms);
@@ -291,7 +301,7 @@ impl Listing<'_> {
 
     fn tenant(&mut self, tenant: &Tenant, draft: &TenantDraft) {
         self.put("name", tenant.name.as_str(), &draft.name);
-        self.put_secret("key_sha256", tenant.key, &draft.key_sha256);
+        self.put_keys(&tenant.keys, &draft.key_sha256);
         self.put("rate_rps", tenant.rate_rps.map(number), &draft.rate_rps);
         self.put("share", number(tenant.share), &draft.share);
     }
@@ -299,7 +309,7 @@ impl Listing<'_> {
     fn key(&mut self, key: &Key, draft: &KeyDraft) {
         let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.name()).collect();
         self.put("name", key.name.as_str(), &draft.name);
-        self.put_secret("key_sha256", key.key, &draft.key_sha256);
+        self.put_keys(&key.keys, &draft.key_sha256);
         self.put("scopes", scopes, &draft.scopes);
     }
 
@@ -338,6 +348,12 @@ impl Listing<'_> {
         self.put("sample_ratio", number(tracing.sample_ratio), &draft.sample_ratio);
     }
 
+    fn tls(&mut self, draft: &TlsDraft) {
+        self.put("cert", written(&draft.cert), &draft.cert);
+        self.put("key", written(&draft.key), &draft.key);
+        self.put("client_ca", written(&draft.client_ca), &draft.client_ca);
+    }
+
     fn worker(&mut self, worker: &Worker, draft: &WorkerDraft) {
         self.put("gpu", worker.gpu.source(), &draft.gpu);
         self.put("geometry", worker.geometry.clone(), &draft.geometry);
@@ -352,6 +368,9 @@ impl Listing<'_> {
         self.put("run_dir", written(&draft.run_dir), &draft.run_dir);
         self.put("name", join.name.clone(), &draft.name);
         self.put("advertise", join.advertise.map(|ip| ip.to_string()), &draft.advertise);
+        self.put("ca", written(&draft.ca), &draft.ca);
+        self.put("cert", written(&draft.cert), &draft.cert);
+        self.put("key", written(&draft.key), &draft.key);
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod profile;
 mod report;
 mod secrets;
 mod summary;
+mod tls;
 mod tracing;
 pub(crate) mod tree;
 mod worker;
@@ -47,8 +48,9 @@ pub use self::{
     report::Report,
     secrets::KeyHash,
     summary::{GpuSummary, ModelSummary, Summary},
+    tls::Tls,
     tracing::Tracing,
-    worker::{Gpu, Join, Slice, Worker, read_token},
+    worker::{Gpu, Join, JoinTls, Slice, Worker, read_token},
 };
 
 use self::{files::Unreadable, problems::Notes};
@@ -76,6 +78,8 @@ pub struct Config {
     pub planner: Planner,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
+    /// TLS on every listener; absent, plain.
+    pub tls: Option<Tls>,
     /// How this machine's worker joins a router; in a worker's file only.
     pub join: Option<Join>,
     /// The GPUs of this machine, in file order.
@@ -101,6 +105,8 @@ pub struct RouterSettings {
     pub max_body_bytes: u64,
     /// The longest request body once decompressed.
     pub max_decompressed_bytes: u64,
+    /// The most bytes that the bodies of all requests may be together.
+    pub max_buffered_bytes: u64,
     /// The longest request head.
     pub max_header_bytes: u64,
     /// The most connections open at once.
@@ -146,8 +152,8 @@ impl AccessLog {
 pub struct Tenant {
     /// The name in metrics.
     pub name: String,
-    /// The hash of its key.
-    pub key: KeyHash,
+    /// The hashes of its keys: one, or more while they are exchanged.
+    pub keys: Vec<KeyHash>,
     /// The most requests per second before 429; absent, no quota.
     pub rate_rps: Option<f64>,
     /// Weight against other tenants when both wait. More than 0.
@@ -159,8 +165,8 @@ pub struct Tenant {
 pub struct Key {
     /// The name in logs.
     pub name: String,
-    /// The hash of the key.
-    pub key: KeyHash,
+    /// The hashes of the key and of those that take its place.
+    pub keys: Vec<KeyHash>,
     /// What it opens. At least one.
     pub scopes: Vec<Scope>,
 }

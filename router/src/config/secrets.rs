@@ -1,14 +1,18 @@
 //! Keys, known only by their hash and never shown.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    hint::black_box,
+};
 
 use sha2::{Digest, Sha256};
 
 /// What stands where a secret would.
 pub(super) const HIDDEN: &str = "<hidden>";
 
-/// The SHA-256 of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// The SHA-256 of a key. Two are compared in the same time wherever they differ.
+#[derive(Clone, Copy, Eq)]
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
@@ -37,10 +41,23 @@ impl KeyHash {
         Ok(hash)
     }
 
-    /// Whether `key` is the one hashed. Takes the same time wherever they differ.
-    pub fn matches(&self, key: &[u8]) -> bool {
-        let other = Self::of(key);
-        self.0.iter().zip(other.0).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    /// One hash that stands for all of `hashes`, in their order.
+    pub(super) fn of_all(hashes: &[Self]) -> Self {
+        Self::of(&hashes.iter().flat_map(|hash| hash.0).collect::<Vec<u8>>())
+    }
+}
+
+impl PartialEq for KeyHash {
+    fn eq(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+        // Without the box the compiler may leave the loop at the first difference.
+        pairs.fold(0, |differ, (a, b)| black_box(differ | (a ^ b))) == 0
+    }
+}
+
+impl Hash for KeyHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.0);
     }
 }
 
@@ -67,8 +84,8 @@ mod tests {
     #[test]
     fn a_hash_read_from_hex_matches_its_key_and_no_other() {
         let hash = KeyHash::parse(OF_SECRET).unwrap();
-        assert!(hash.matches(b"secret"));
-        assert!(!hash.matches(b"Secret"));
+        assert_eq!(hash, KeyHash::of(b"secret"));
+        assert_ne!(hash, KeyHash::of(b"Secret"));
         assert_eq!(KeyHash::parse(&OF_SECRET.to_uppercase()).unwrap(), hash);
     }
 

@@ -85,6 +85,17 @@ pub struct Join {
     pub name: Option<String>,
     /// The address executors listen on; absent, Unix sockets.
     pub advertise: Option<IpAddr>,
+    /// How routers are known; absent, they are spoken to plainly.
+    pub tls: Option<JoinTls>,
+}
+
+/// Whom a worker trusts to be its router, and who it says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinTls {
+    /// The file of the routers' authority.
+    pub ca: PathBuf,
+    /// The worker's own certificate, for routers that ask for one.
+    pub identity: Option<tls::Identity>,
 }
 
 /// The token in `file`, without blanks around it, or why there is none.

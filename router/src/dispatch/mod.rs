@@ -6,6 +6,7 @@
 
 mod answer;
 mod keys;
+mod process;
 mod shared;
 mod state;
 mod tally;
@@ -14,12 +15,15 @@ mod traced;
 
 use std::{
     io,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use policy::{
     dispatch::{Arrival, Class, Dispatch, Refusal, Settings},
     moment::Moment,
@@ -27,14 +31,16 @@ use policy::{
 use protocol::Reply;
 use tokio::{sync::oneshot, task::AbortHandle};
 
+use self::{
+    process::Passing,
+    state::{Attached, Came, Counted, Fault, Pending, State},
+    tally::Tally,
+};
 pub use self::{
+    process::Process,
     shared::Caller,
     state::{Limit, SetBy, View},
     ticket::Ticket,
-};
-use self::{
-    state::{Attached, Came, Counted, Fault, Pending, State},
-    tally::Tally,
 };
 use crate::{
     alarm::Alarm,
@@ -46,7 +52,7 @@ use crate::{
     transport::Link,
 };
 
-/// What a client is told to wait when no replica is there at all.
+/// What a client is told to wait when no replica is there at all, at least.
 const NO_REPLICA_RETRY: Duration = Duration::from_secs(1);
 
 /// One model's queue and replicas.
@@ -58,6 +64,8 @@ pub struct Dispatcher {
     metrics: ModelMetrics,
     state: Mutex<State>,
     time: OnceLock<AbortHandle>,
+    /// Milliseconds that a replica takes to load.
+    loads_in_ms: AtomicU64,
 }
 
 /// A replica about to be used.
@@ -73,6 +81,8 @@ pub struct Replica {
     pub profile: String,
     /// The connection to it.
     pub link: Link,
+    /// The process it is in.
+    pub process: Arc<Process>,
     /// What its warm-up measured.
     pub measured: Vec<(u32, Duration)>,
     /// What the model takes and gives.
@@ -90,6 +100,7 @@ impl Dispatcher {
             metrics: ModelMetrics::default(),
             state: Mutex::new(State::new(machine, model.slo)),
             time: OnceLock::new(),
+            loads_in_ms: AtomicU64::new(0),
         });
         let time = tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
         dispatcher.time.get_or_init(|| time.abort_handle());
@@ -103,6 +114,12 @@ impl Dispatcher {
         }
     }
 
+    /// Has those who find no replica come back after this time.
+    pub fn expect_within(&self, load_time: Duration) {
+        let millis = u64::try_from(load_time.as_millis()).unwrap_or(u64::MAX);
+        self.loads_in_ms.store(millis, Ordering::Relaxed);
+    }
+
     /// This model's metrics.
     pub fn metrics(&self) -> &ModelMetrics {
         &self.metrics
@@ -114,6 +131,12 @@ impl Dispatcher {
         state.objective = model.slo;
         state.machine.reconfigure(settings(model), model.batching.rule());
         state.machine.set_weights(weights);
+        let process = |(id, attached): (&u32, &Attached)| (*id, Arc::clone(&attached.process));
+        let processes: Vec<_> = state.links.iter().map(process).collect();
+        Self::let_go(state);
+        for (replica, process) in processes {
+            process.change(replica, model.slo);
+        }
     }
 
     /// Takes a job in, or says at once why not.
@@ -148,21 +171,28 @@ impl Dispatcher {
         if let Err(why) = admitted {
             state.release(id);
             let error = self.refusal(why, came, now);
-            return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
+            let error = self.turned_away(&mut state, counted, now.since(arrived), error);
+            Self::let_go(state);
+            return Err(error);
         }
+        Self::let_go(state);
         Ok(Ticket::new(Arc::clone(self), id, key, deadline, receiver))
     }
 
     /// Brings a replica into rotation.
-    pub fn attach(&self, replica: Replica) {
+    pub fn attach(self: &Arc<Self>, replica: Replica) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Replica { id, replica, slice, profile, link, measured, signature } = replica;
+        let Replica { id, replica, slice, profile, link, process, measured, signature } = replica;
         let took = self.metrics.batch_time(&profile);
-        state.links.insert(id, Attached { replica, slice, link, took });
+        let attached = Attached { replica, slice, link, process: Arc::clone(&process), took };
+        state.links.insert(id, attached);
         state.signature = Some(signature);
         state.effects = state.machine.add_replica(id, &measured, now);
         self.carry_out(&mut state, now);
+        let objective = state.objective;
+        Self::let_go(state);
+        process.join(self, id, objective);
     }
 
     /// Gives a replica no more batches; it is detached once it has none left.
@@ -171,6 +201,7 @@ impl Dispatcher {
         let mut state = self.state.lock();
         state.machine.drain_replica(replica);
         self.carry_out(&mut state, now);
+        Self::let_go(state);
     }
 
     /// Whether a replica has batches.
@@ -182,13 +213,13 @@ impl Dispatcher {
     pub fn detach(&self, replica: u32) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        if state.links.remove(&replica).is_none() {
-            return;
-        }
+        let Some(gone) = state.links.remove(&replica) else { return };
         state.batches.retain(|_, sent| sent.replica != replica);
         state.fault = Fault::of_replica("its replica stopped".to_owned());
         state.lose(replica, now);
         self.carry_out(&mut state, now);
+        Self::let_go(state);
+        gone.process.leave(replica);
     }
 
     /// A batch has come back.
@@ -201,6 +232,7 @@ impl Dispatcher {
         }
         let ended = state.judge(&sent, reply);
         let learned = state.finish(replica, reply.batch, ended, now);
+        state.came_back(replica);
         // The next batch goes out before the answers of this one: the replica is waiting.
         self.carry_out(&mut state, now);
         if let (Some(learned), protocol::Outcome::Done(answer)) = (learned, &reply.outcome) {
@@ -212,6 +244,7 @@ impl Dispatcher {
                 self.end(&mut state, id, Ok(Answer { outputs }), now);
             }
         }
+        Self::let_go(state);
     }
 
     /// Replicas in rotation.
@@ -240,6 +273,7 @@ impl Dispatcher {
         let Some(pending) = state.release(id) else { return };
         state.cancel(id, key, deadline);
         self.carry_out(&mut state, now);
+        Self::let_go(state);
         if pending.counted == Counted::Here {
             self.metrics.ended(Outcome::Abandoned);
         }
@@ -302,7 +336,10 @@ impl Dispatcher {
             Refusal::TooLate { .. } => {
                 InferError::TooLate { model, waited: now.since(came.arrived) }
             }
-            Refusal::NoReplica => InferError::NoReplica { model, retry_after: NO_REPLICA_RETRY },
+            Refusal::NoReplica => {
+                let loads_in = Duration::from_millis(self.loads_in_ms.load(Ordering::Relaxed));
+                InferError::NoReplica { model, retry_after: loads_in.max(NO_REPLICA_RETRY) }
+            }
         }
     }
 
@@ -317,7 +354,15 @@ impl Dispatcher {
             let mut state = self.state.lock();
             state.tick(now);
             self.carry_out(&mut state, now);
+            Self::let_go(state);
         }
+    }
+
+    /// Ends an event: those who share a process with what it did hear of it without the lock.
+    fn let_go(mut state: MutexGuard<'_, State>) {
+        let passing = std::mem::take(&mut state.passing);
+        drop(state);
+        passing.into_iter().for_each(Passing::on);
     }
 }
 

@@ -17,7 +17,12 @@ use serde::{Deserialize, Serialize};
 use slab::Slab;
 use tokio::sync::oneshot;
 
-use super::{Dispatcher, keys::Keys, tally::Tally};
+use super::{
+    Dispatcher,
+    keys::Keys,
+    process::{Passing, Process},
+    tally::Tally,
+};
 use crate::{
     error::InferError,
     http::backend::Answer,
@@ -37,6 +42,8 @@ pub(super) struct State {
     pub(super) links: HashMap<u32, Attached>,
     pub(super) batches: HashMap<u64, Sent>,
     pub(super) effects: Vec<Effect>,
+    /// What others in shared processes must hear of.
+    pub(super) passing: Vec<Passing>,
     pub(super) tally: Tally,
     pub(super) fault: Fault,
     pub(super) pending: Slab<Pending>,
@@ -50,6 +57,7 @@ pub(super) struct Attached {
     pub(super) replica: u32,
     pub(super) slice: String,
     pub(super) link: Link,
+    pub(super) process: Arc<Process>,
     /// How long its batches, and those of its like, took.
     pub(super) took: Arc<Histogram>,
 }
@@ -167,6 +175,7 @@ impl State {
             links: HashMap::new(),
             batches: HashMap::new(),
             effects: Vec::new(),
+            passing: Vec::new(),
             tally: Tally::default(),
             fault: Fault::of_replica(String::new()),
             pending: Slab::new(),
@@ -231,6 +240,19 @@ impl State {
         now: Moment,
     ) -> Option<Learned> {
         self.machine.finished(replica, batch, ended, now, &mut self.effects)
+    }
+
+    pub(super) fn step_up(&mut self, replica: u32, now: Moment) {
+        self.machine.step_up(replica, now, &mut self.effects);
+    }
+
+    /// Passes the turn on in the process a batch came back from, if it is shared.
+    pub(super) fn came_back(&mut self, replica: u32) {
+        let process = self.links.get(&replica).map(|attached| &attached.process);
+        if let Some(process) = process.filter(|process| process.is_shared()) {
+            process.back(replica);
+            self.passing.push(Passing::Back { process: Arc::clone(process) });
+        }
     }
 
     /// How `reply` ended `sent`. An answer for another number of requests is the replica's fault.
@@ -376,10 +398,13 @@ impl Dispatcher {
             self.metrics.dispatched(waited);
         }
         let span = self.trace_send(state, &batch, now);
-        let sent = match state.links.get(&batch.replica) {
-            Some(attached) => attached.link.send(&message, body),
-            None => return,
-        };
+        let Some(attached) = state.links.get(&batch.replica) else { return };
+        let sent = attached.link.send(&message, body);
+        if attached.process.is_shared() {
+            attached.process.sent(batch.replica);
+            let (process, replica) = (Arc::clone(&attached.process), batch.replica);
+            state.passing.push(Passing::Sent { process, replica, ends: batch.ends });
+        }
         if let Err(error) = sent {
             tracing::error!(model = self.name, %error, "a batch could not be framed");
         }

@@ -37,6 +37,10 @@ impl InferError {
                 map.serialize_entry("limit_bytes", limit_bytes)?;
                 map.serialize_entry("packed_bytes", packed_bytes)
             }
+            Self::OutOfRoom { held_bytes, limit_bytes } => {
+                map.serialize_entry("held_bytes", held_bytes)?;
+                map.serialize_entry("limit_bytes", limit_bytes)
+            }
             Self::BodyTooSlow { allowed } => map.serialize_entry("allowed_ms", &millis(*allowed)),
             Self::Quota { tenant, rate_rps, .. } => {
                 map.serialize_entry("tenant", tenant)?;

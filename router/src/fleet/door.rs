@@ -3,6 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use protocol::{FromWorker, JOIN_VERSION, MAX_JOIN, MAX_MESSAGE, ToWorker, admit};
+use tls::ServerConfig;
 use tokio::{
     io::{
         AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt,
@@ -12,6 +13,8 @@ use tokio::{
     sync::{Semaphore, mpsc, watch},
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
+
+use tokio_rustls::TlsAcceptor;
 
 use super::{Entered, Fleet};
 
@@ -54,8 +57,13 @@ enum Parted {
     Replaced,
 }
 
-/// Takes workers in, for ever.
-pub async fn listen(listener: TcpListener, trust: Trust, fleet: Arc<Fleet>) {
+/// Takes workers in, for ever, over the TLS that `tls` has at that moment.
+pub async fn listen(
+    listener: TcpListener,
+    trust: Trust,
+    fleet: Arc<Fleet>,
+    tls: impl Fn() -> Option<Arc<ServerConfig>>,
+) {
     let seats = Arc::new(Semaphore::new(MAX_CONVERSATIONS));
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -72,10 +80,18 @@ pub async fn listen(listener: TcpListener, trust: Trust, fleet: Arc<Fleet>) {
         };
         // Small lines back and forth: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
-        let (trust, fleet) = (trust.clone(), Arc::clone(&fleet));
+        let (trust, fleet, config) = (trust.clone(), Arc::clone(&fleet), tls());
         tokio::spawn(async move {
             let _seat = seat;
-            welcome(stream, &peer.to_string(), &trust, &fleet).await;
+            let peer = peer.to_string();
+            let Some(config) = config else {
+                return welcome(stream, &peer, &trust, &fleet).await;
+            };
+            match timeout(WAIT, TlsAcceptor::from(config).accept(stream)).await {
+                Ok(Ok(stream)) => welcome(stream, &peer, &trust, &fleet).await,
+                Ok(Err(error)) => tracing::warn!(peer, %error, "a worker did not join: no TLS"),
+                Err(_) => tracing::warn!(peer, "a worker did not join: it took too long"),
+            }
         });
     }
 }

@@ -12,7 +12,7 @@ mod view;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -35,7 +35,9 @@ pub use self::{
     door::{Trust, listen, welcome},
 };
 use crate::{
+    dispatch::Process,
     model::{Failure, Model, Models},
+    orders::Orders,
     transport::Hello,
 };
 
@@ -59,6 +61,7 @@ const MAX_WORKERS: usize = 4096;
 pub struct Fleet {
     models: Arc<ArcSwap<Models>>,
     known: Mutex<Known>,
+    orders: Arc<Orders>,
     questions: Questions,
     changed: Arc<Notify>,
 }
@@ -67,6 +70,8 @@ pub struct Fleet {
 struct Known {
     workers: BTreeMap<String, Member>,
     served: HashMap<Key, Connection>,
+    /// By where they listen and what they want to hear.
+    processes: HashMap<Hello, Weak<Process>>,
     /// Numbers given out: of replicas to dispatchers, and of conversations.
     numbers: u32,
 }
@@ -115,10 +120,11 @@ struct Entered {
 }
 
 impl Fleet {
-    /// A fleet of nobody yet, for these models.
-    pub fn new(models: Arc<ArcSwap<Models>>) -> Self {
+    /// A fleet of nobody yet, for these models, under these orders.
+    pub fn new(models: Arc<ArcSwap<Models>>, orders: Arc<Orders>) -> Self {
         Self {
             models,
+            orders,
             known: Mutex::default(),
             questions: Questions::default(),
             changed: Arc::default(),
@@ -142,8 +148,10 @@ impl Fleet {
         }
     }
 
-    /// Every worker that is not gone. Those gone for long are forgotten.
+    /// Every worker that is not gone; one that is drained is as good as leaving. Those gone for long are
+    /// forgotten.
     pub fn look(&self) -> Vec<Seen> {
+        let orders = self.orders.standing();
         let mut known = self.known.lock();
         let Known { workers, served, .. } = &mut *known;
         workers.retain(|_, member| member.away() < FORGOTTEN);
@@ -151,13 +159,20 @@ impl Fleet {
         let seen = present.filter_map(|(name, member)| {
             let mine = served.iter().filter(|((worker, _), _)| worker == name);
             let serving = mine.filter(|(_, one)| one.flags.connected.load(Ordering::Acquire));
+            let mut report = member.report.clone()?;
+            report.leaving |= orders.drains(name);
             Some(Seen {
                 worker: name.clone(),
-                report: member.report.clone()?,
+                report,
                 serving: serving.map(|((_, replica), _)| *replica).collect(),
             })
         });
         seen.collect()
+    }
+
+    /// Whether there is a worker of that name.
+    pub fn knows(&self, worker: &str) -> bool {
+        self.known.lock().workers.contains_key(worker)
     }
 
     /// Tells a worker what shall be.
@@ -308,6 +323,7 @@ impl Known {
         }
         self.disconnect(|other| *other == key);
         self.numbers += 1;
+        let process = self.process(&hello);
         let (worker, replica) = &key;
         let serving = Serving {
             number: self.numbers,
@@ -316,6 +332,7 @@ impl Known {
             profile: slice.profile.clone(),
             model: Arc::clone(model),
             hello: hello.clone(),
+            process,
             ready: ready.clone(),
             flags: Arc::default(),
             changed: Arc::clone(changed),
@@ -328,6 +345,17 @@ impl Known {
             task: tokio::spawn(serving.keep()),
         };
         self.served.insert(key, connection);
+    }
+
+    /// The process behind `hello`, the same for all replicas in it.
+    fn process(&mut self, hello: &Hello) -> Arc<Process> {
+        if let Some(known) = self.processes.get(hello).and_then(Weak::upgrade) {
+            return known;
+        }
+        self.processes.retain(|_, process| process.strong_count() > 0);
+        let process = Arc::new(Process::default());
+        self.processes.insert(hello.clone(), Arc::downgrade(&process));
+        process
     }
 
     fn disconnect(&mut self, which: impl Fn(&Key) -> bool) {

@@ -13,7 +13,7 @@ use protocol::{ReadyReplica, Shapes, WarmPoint};
 use tokio::{sync::Notify, time::sleep};
 
 use crate::{
-    dispatch::Replica,
+    dispatch::{Process, Replica},
     model::Model,
     transport::{self, Hello, LinkError},
 };
@@ -57,6 +57,7 @@ pub(super) struct Serving {
     pub(super) profile: String,
     pub(super) model: Arc<Model>,
     pub(super) hello: Hello,
+    pub(super) process: Arc<Process>,
     pub(super) ready: ReadyReplica,
     pub(super) flags: Arc<Flags>,
     pub(super) changed: Arc<Notify>,
@@ -101,6 +102,7 @@ impl Serving {
             slice: self.slice.clone(),
             profile: self.profile.clone(),
             link,
+            process: Arc::clone(&self.process),
             measured: measured(&self.ready.warmup),
             signature: Arc::new(signature(&self.ready.signature)),
         };

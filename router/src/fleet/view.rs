@@ -23,6 +23,7 @@ impl Fleet {
                 state: presence(member),
                 silent_s: member.silent().as_secs_f64(),
                 leaving: report.is_some_and(|report| report.leaving),
+                drain: None,
                 generation: report.map(|report| report.generation),
                 desired_generation: member
                     .desired

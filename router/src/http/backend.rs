@@ -115,6 +115,8 @@ pub enum Availability {
     Ready,
     /// Replicas are on their way.
     Loading,
+    /// It has no replica because nobody has asked for it; the next request brings one.
+    Asleep,
     /// It cannot be asked, and nothing is being done about it.
     Unavailable {
         /// Why, for people.

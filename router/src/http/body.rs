@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::coding::Coding;
+use super::{coding::Coding, room::Share};
 use crate::{config::RouterSettings, error::InferError};
 
 /// Room made at once for a body that announces its length; a lie costs no more than this.
@@ -17,52 +17,64 @@ const MAX_RESERVED_BYTES: u64 = 1 << 20;
 const DISCARD: Duration = Duration::from_secs(2);
 
 /// What a body may take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct BodyLimits {
     pub(crate) arriving_bytes: u64,
     pub(crate) unpacked_bytes: u64,
     pub(crate) time: Duration,
+    /// What it holds of the room for all.
+    pub(crate) share: Share,
 }
 
-impl From<&RouterSettings> for BodyLimits {
-    fn from(settings: &RouterSettings) -> Self {
+impl BodyLimits {
+    /// What `settings` allow a body that has `share`.
+    pub(crate) fn new(settings: &RouterSettings, share: Share) -> Self {
         Self {
             arriving_bytes: settings.max_body_bytes,
             unpacked_bytes: settings.max_decompressed_bytes,
             time: settings.body_timeout,
+            share,
         }
     }
 }
 
-/// The whole body, unpacked. What is too long is not read to its end.
+/// The whole body, unpacked, and what it holds. What is too long is not read to its end.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: &mut Incoming,
     limits: BodyLimits,
     arrived: Instant,
-) -> Result<Bytes, InferError> {
+) -> Result<(Bytes, Share), InferError> {
     let coding = Coding::of_request(headers)?;
     let announced_bytes = body.size_hint().exact();
     let limit_bytes = limits.arriving_bytes;
+    let mut share = limits.share;
     if announced_bytes.is_some_and(|announced| announced > limit_bytes) {
         return Err(InferError::BodyTooLarge { limit_bytes, announced_bytes });
     }
-    let packed = match timeout_at(arrived + limits.time, collect(body, limit_bytes)).await {
-        Ok(read) => read?,
-        Err(_) => return Err(InferError::BodyTooSlow { allowed: limits.time }),
-    };
+    let packed =
+        match timeout_at(arrived + limits.time, collect(body, limit_bytes, &mut share)).await {
+            Ok(read) => read?,
+            Err(_) => return Err(InferError::BodyTooSlow { allowed: limits.time }),
+        };
     match coding {
-        None => Ok(packed),
+        None => Ok((packed, share)),
         Some(coding) => {
             let unpacked_bytes = limits.unpacked_bytes;
-            tokio::task::spawn_blocking(move || coding.unpack(&packed, unpacked_bytes))
-                .await
-                .unwrap_or(Err(InferError::Internal { what: "unpacking the body" }))
+            let unpacking = tokio::task::spawn_blocking(move || {
+                let plain = coding.unpack(&packed, unpacked_bytes, &mut share)?;
+                Ok((plain, share))
+            });
+            unpacking.await.unwrap_or(Err(InferError::Internal { what: "unpacking the body" }))
         }
     }
 }
 
-async fn collect(body: &mut Incoming, limit_bytes: u64) -> Result<Bytes, InferError> {
+async fn collect(
+    body: &mut Incoming,
+    limit_bytes: u64,
+    share: &mut Share,
+) -> Result<Bytes, InferError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut read = 0;
@@ -73,6 +85,7 @@ async fn collect(body: &mut Incoming, limit_bytes: u64) -> Result<Bytes, InferEr
         if read > limit_bytes {
             return Err(InferError::BodyTooLarge { limit_bytes, announced_bytes: None });
         }
+        share.grow(data.len() as u64)?;
         if first.is_empty() {
             first = data;
             continue;

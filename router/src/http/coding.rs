@@ -10,12 +10,15 @@ use flate2::{
 };
 use http::{HeaderMap, HeaderValue, header};
 
+use super::room::Share;
 use crate::error::InferError;
 
 /// Replies shorter than this are not worth the client's time to unpack.
 pub(super) const MIN_PACKED_BYTES: usize = 1_024;
 /// The first guess of what a compressed body unpacks to, as a multiple.
 const GROWTH: usize = 3;
+/// Room is asked for in steps of this many bytes.
+const STEP_BYTES: u64 = 64 << 10;
 
 /// A coding of a body. `deflate` is zlib's format, as RFC 9110 has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +77,12 @@ impl Coding {
     }
 
     /// Unpacks `packed`, stopping at the first byte past `limit_bytes`.
-    pub(super) fn unpack(self, packed: &[u8], limit_bytes: u64) -> Result<Bytes, InferError> {
+    pub(super) fn unpack(
+        self,
+        packed: &[u8],
+        limit_bytes: u64,
+        share: &mut Share,
+    ) -> Result<Bytes, InferError> {
         let guess = packed.len().saturating_mul(GROWTH);
         let mut plain =
             Vec::with_capacity(guess.min(usize::try_from(limit_bytes).unwrap_or(guess)));
@@ -83,11 +91,13 @@ impl Coding {
         let (read, left) = match self {
             Self::Gzip => {
                 let mut decoder = MultiGzDecoder::new(packed).take(most);
-                (decoder.read_to_end(&mut plain), decoder.into_inner().into_inner().len())
+                let read = read_charged(&mut decoder, &mut plain, share)?;
+                (read, decoder.into_inner().into_inner().len())
             }
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(packed).take(most);
-                (decoder.read_to_end(&mut plain), decoder.into_inner().into_inner().len())
+                let read = read_charged(&mut decoder, &mut plain, share)?;
+                (read, decoder.into_inner().into_inner().len())
             }
         };
         if plain.len() as u64 > limit_bytes {
@@ -121,9 +131,32 @@ impl Coding {
     }
 }
 
+/// Reads to the end, asking for room before each step.
+fn read_charged(
+    decoder: &mut impl Read,
+    plain: &mut Vec<u8>,
+    share: &mut Share,
+) -> Result<std::io::Result<()>, InferError> {
+    loop {
+        share.grow(STEP_BYTES)?;
+        match decoder.take(STEP_BYTES).read_to_end(plain) {
+            Ok(read) if (read as u64) < STEP_BYTES => return Ok(Ok(())),
+            Ok(_) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::http::room::Room;
+
+    fn room() -> Share {
+        Arc::<Room>::default().share(u64::MAX)
+    }
 
     const BOTH: [Coding; 2] = [Coding::Gzip, Coding::Deflate];
 
@@ -140,7 +173,7 @@ mod tests {
         for coding in BOTH {
             let packed = coding.pack(&parts).unwrap();
             assert!(packed.len() < 5_000);
-            let plain = coding.unpack(&packed, 100_007).unwrap();
+            let plain = coding.unpack(&packed, 100_007, &mut room()).unwrap();
             assert_eq!(plain, parts.concat());
         }
     }
@@ -150,10 +183,10 @@ mod tests {
         let zeros = Bytes::from(vec![0; 1 << 20]);
         for coding in BOTH {
             let bomb = coding.pack(std::slice::from_ref(&zeros)).unwrap();
-            let error = coding.unpack(&bomb, 100_000).unwrap_err();
+            let error = coding.unpack(&bomb, 100_000, &mut room()).unwrap_err();
             assert_eq!(error.status(), 413);
             assert_eq!(error.to_string(), "the body unpacks to more than 100000 bytes");
-            assert!(coding.unpack(&bomb, 1 << 20).is_ok());
+            assert!(coding.unpack(&bomb, 1 << 20, &mut room()).is_ok());
         }
     }
 
@@ -165,7 +198,7 @@ mod tests {
             let garbled: Vec<u8> = packed.iter().map(|byte| byte ^ 0x55).collect();
             let overlong = [&packed[..], b"more"].concat();
             for bad in [cut, &garbled, &overlong, b""] {
-                let error = coding.unpack(bad, 1_000).unwrap_err();
+                let error = coding.unpack(bad, 1_000, &mut room()).unwrap_err();
                 assert_eq!(error.status(), 400, "{coding:?} {bad:?}");
             }
         }

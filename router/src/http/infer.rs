@@ -11,9 +11,10 @@ use tokio::task::spawn_blocking;
 use super::{
     Call, ServerState,
     backend::{Availability, Backend, Job, Served},
-    body::{self, BodyLimits},
+    body,
     coding::{Coding, MIN_PACKED_BYTES},
     reply::{self, JSON, OCTETS, Reply},
+    room::Share,
     route::Target,
 };
 use crate::{auth::Caller, config::Class, error::InferError, trace::Traced};
@@ -72,7 +73,8 @@ async fn answer<B: Backend>(
 ) -> Result<Response<Reply>, InferError> {
     let model = asked.model;
     let prepared = prepare(state, call, body, asked).await;
-    let (request, job) = prepared.inspect_err(|error| state.backend.refused(Some(model), error))?;
+    let (request, job, _share) =
+        prepared.inspect_err(|error| state.backend.refused(Some(model), error))?;
     let answer = model.infer(job).await?;
     let response = oip::Response {
         model_name: model.name().to_owned(),
@@ -91,13 +93,12 @@ async fn prepare<B: Backend>(
     call: &Call<'_>,
     body: &mut Incoming,
     asked: Asked<'_, B::Model>,
-) -> Result<(Request, Job), InferError> {
+) -> Result<(Request, Job, Share), InferError> {
     let Asked { model, caller, traced } = asked;
     let headers = &call.head.headers;
-    let limits = BodyLimits::from(&**state.settings.load());
     let signature = known_signature(model)?;
     let header_length = header_length(headers)?;
-    let body = body::read(headers, body, limits, call.arrived).await?;
+    let (body, share) = body::read(headers, body, state.body_limits(), call.arrived).await?;
     let mut request = decode(body, header_length, &signature).await?;
     let rows = signature.check(&mut request, model.max_batch())?;
     state.access.load().charge_rows(caller, rows);
@@ -110,7 +111,7 @@ async fn prepare<B: Backend>(
         inputs: std::mem::take(&mut request.inputs),
         traced,
     };
-    Ok((request, job))
+    Ok((request, job, share))
 }
 
 fn known_signature(model: &impl Served) -> Result<Arc<Signature>, InferError> {
@@ -122,7 +123,7 @@ fn known_signature(model: &impl Served) -> Result<Arc<Signature>, InferError> {
 pub(super) fn no_replica(model: &impl Served) -> InferError {
     let name = model.name().to_owned();
     match model.availability() {
-        Availability::Ready | Availability::Loading => {
+        Availability::Ready | Availability::Loading | Availability::Asleep => {
             InferError::NoReplica { model: name, retry_after: UNKNOWN_WAIT }
         }
         Availability::Unavailable { reason } => {

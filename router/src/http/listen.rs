@@ -28,8 +28,9 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
+use tls::ServerConfig;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::{Notify, watch},
     time::{sleep, timeout},
@@ -37,6 +38,7 @@ use tokio::{
 
 use super::{
     activity::{Activity, Clock, Overdue},
+    handshake::handshake,
     reply::{self, Held},
     stream::Stream,
 };
@@ -59,7 +61,7 @@ const LAST_REQUEST: Duration = Duration::from_secs(1);
 const MAX_TURNED_AWAY: u32 = 64;
 /// What is read from a client that is turned away, in bytes and time.
 const FAREWELL_BYTES: usize = 64 << 10;
-const FAREWELL: Duration = Duration::from_secs(1);
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a connection may take. Read anew for each, so a reload reaches every later one.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,9 @@ pub(crate) trait Answer: Send + Sync + 'static {
 
     /// The limits now in force.
     fn limits(&self) -> Limits;
+
+    /// The TLS to speak on connections from now on; none, they are plain.
+    fn tls(&self) -> Option<Arc<ServerConfig>>;
 
     /// Answers one request. Dropping the future is the client hanging up.
     fn answer(
@@ -146,14 +151,25 @@ impl<A: Answer> Door<A> {
             Err(error) if is_theirs(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
+        // Without this, small replies wait for the client's delayed acknowledgement; it only fails
+        // on a socket that is already gone.
+        let _: io::Result<()> = tcp.set_nodelay(true);
         let most = self.answer.limits().max_connections;
         if let Some(slot) = self.open.enter(most) {
             let (answer, phase) = (Arc::clone(&self.answer), self.phase.clone());
             tokio::spawn(async move {
                 let _slot = slot;
-                connection(tcp, peer, answer, phase).await;
+                let Some(config) = answer.tls() else {
+                    return connection(tcp, peer, answer, phase).await;
+                };
+                if let Some(stream) = handshake(tcp, config, &answer.limits()).await {
+                    // Apart, so that a plain connection does not take the room of a secured one.
+                    Box::pin(connection(stream, peer, answer, phase)).await;
+                }
             });
-        } else if let Some(turn) = self.open.turn_away() {
+        } else if self.answer.tls().is_none()
+            && let Some(turn) = self.open.turn_away()
+        {
             let error = InferError::TooManyConnections { open: most.into() };
             tokio::spawn(async move {
                 let _turn = turn;
@@ -175,7 +191,7 @@ fn is_theirs(error: &io::Error) -> bool {
 }
 
 /// Says `words` and closes, reading what the client sends so that it is not reset before it reads.
-async fn farewell(mut tcp: TcpStream, words: Bytes) {
+pub(super) async fn farewell(mut tcp: TcpStream, words: Bytes) {
     let mut scrap = vec![0; 4_096];
     let mut read = 0;
     let mut said = false;
@@ -193,19 +209,16 @@ async fn farewell(mut tcp: TcpStream, words: Bytes) {
     }
 }
 
-async fn connection<A: Answer>(
-    tcp: TcpStream,
+async fn connection<A: Answer, T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: T,
     peer: SocketAddr,
     answer: Arc<A>,
     mut phase: watch::Receiver<Phase>,
 ) {
-    // Without this, small replies wait for the client's delayed acknowledgement; it only fails on a
-    // socket that is already gone.
-    let _: io::Result<()> = tcp.set_nodelay(true);
     let mut limits = answer.limits();
     let activity = Activity::new();
     let mut clock = Clock::new(Arc::clone(&activity), &limits);
-    let io = TokioIo::new(Stream::new(tcp, Arc::clone(&activity)));
+    let io = TokioIo::new(Stream::new(stream, Arc::clone(&activity)));
     let service = service_fn(|request| {
         let (answer, busy) = (Arc::clone(&answer), activity.begin());
         async move {

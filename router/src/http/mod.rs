@@ -8,30 +8,35 @@ mod activity;
 pub mod backend;
 mod body;
 mod coding;
+mod handshake;
 mod infer;
 pub(crate) mod listen;
 pub(crate) mod models;
 pub(crate) mod reply;
+pub(crate) mod room;
 mod route;
 mod stream;
 
 use std::{net::SocketAddr, sync::Arc};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use http::{HeaderValue, Request, Response, Version, header, request::Parts};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header, request::Parts};
 use hyper::body::Incoming;
+use tls::ServerConfig;
 use tokio::{net::TcpListener, time::Instant};
 
 pub use self::reply::Reply;
 use self::{
     backend::{Backend, Served},
+    body::BodyLimits,
     listen::{Answer, Limits},
     reply::{REQUEST_ID, RequestIds},
+    room::Room,
     route::{Route, Target},
 };
 use crate::{
     auth::Access,
-    config::{AccessLog, RouterSettings},
+    config::{AccessLog, RouterSettings, Tls},
     drain::Drain,
     error::InferError,
     trace::{TRACE_RESPONSE, Tracer},
@@ -52,7 +57,10 @@ pub struct ServerState<B> {
     pub drain: Arc<Drain>,
     /// Traces requests; empty if none are.
     pub tracer: ArcSwapOption<Tracer>,
+    /// TLS on every listener; empty if they are plain. Swapped on reload.
+    pub tls: ArcSwapOption<Tls>,
     ids: RequestIds,
+    room: Arc<Room>,
 }
 
 /// The part of a request that is known before its body.
@@ -66,8 +74,20 @@ impl<B: Backend> ServerState<B> {
     /// The state of a router that serves `backend`.
     pub fn new(backend: B, settings: RouterSettings, access: Access, drain: Arc<Drain>) -> Self {
         let (settings, access) = (ArcSwap::from_pointee(settings), ArcSwap::from_pointee(access));
-        let tracer = ArcSwapOption::empty();
-        Self { backend, settings, access, drain, tracer, ids: RequestIds::default() }
+        let (tracer, tls) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        let (ids, room) = (RequestIds::default(), Arc::default());
+        Self { backend, settings, access, drain, tracer, tls, ids, room }
+    }
+
+    /// The TLS of HTTP connections that begin now.
+    pub(crate) fn http_tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.load().as_ref().map(|tls| Arc::clone(&tls.http))
+    }
+
+    /// What a request's body may take, as the settings are now.
+    fn body_limits(&self) -> BodyLimits {
+        let settings = self.settings.load();
+        BodyLimits::new(&settings, self.room.share(settings.max_buffered_bytes))
     }
 
     /// Why the router is not ready; empty if it is.
@@ -107,10 +127,29 @@ impl<B: Backend> ServerState<B> {
             Route::Model(target, question) => models::about(self, &target, question),
             Route::AllStats => Ok(models::all_stats(self)),
             Route::Index => models::index(self, call, body).await,
-            Route::Load(model) => models::put_in_service(self, call, body, (&model, true)).await,
-            Route::Unload(model) => models::put_in_service(self, call, body, (&model, false)).await,
+            Route::Load(model) => {
+                let act = models::put_in_service(self, call, body, (&model, true));
+                self.audited(call, act).await
+            }
+            Route::Unload(model) => {
+                let act = models::put_in_service(self, call, body, (&model, false));
+                self.audited(call, act).await
+            }
             Route::Unsupported(what) => Err(InferError::Unsupported { what }),
         }
+    }
+
+    /// Writes an administrative act down with whoever did it.
+    async fn audited(
+        &self,
+        call: &Call<'_>,
+        act: impl Future<Output = Result<Response<Reply>, InferError>>,
+    ) -> Result<Response<Reply>, InferError> {
+        let who = self.access.load().name_of(&call.head.headers, call.peer);
+        let answered = act.await;
+        let status = answered.as_ref().map_or_else(InferError::status, Response::status);
+        audit(&who, call, status);
+        answered
     }
 
     /// Answers an inference request, and traces it if it is to be.
@@ -165,6 +204,10 @@ impl<B: Backend> Answer for ServerState<B> {
         Limits::from(&**self.settings.load())
     }
 
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.http_tls()
+    }
+
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -183,6 +226,19 @@ impl<B: Backend> Answer for ServerState<B> {
 pub async fn serve<B: Backend>(tcp: TcpListener, state: Arc<ServerState<B>>) {
     let phase = state.drain.watch();
     listen::serve(tcp, state, phase).await;
+}
+
+/// Writes the audit log. An act that was refused did nothing, and anybody could fill the log with
+/// them, so those are told at `debug`.
+pub(crate) fn audit(who: &str, call: &Call<'_>, status: StatusCode) {
+    let (peer, method) = (call.peer, &call.head.method);
+    let (path, status) = (call.head.uri.path(), status.as_u16());
+    match status {
+        401 | 403 => {
+            tracing::debug!(target: "audit", who, %peer, %method, path, status, "refused");
+        }
+        _ => tracing::info!(target: "audit", who, %peer, %method, path, status, "administered"),
+    }
 }
 
 /// Writes the access log: at `debug`, but errors at `info` where every request is wanted.

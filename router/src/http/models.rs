@@ -85,7 +85,9 @@ pub(super) fn about<B: Backend>(
         Question::Stats => {
             reply::json(StatusCode::OK, &Statistics { model_stats: vec![model.stats()] })
         }
-        Question::Ready if model.availability() == Availability::Ready => {
+        Question::Ready
+            if matches!(model.availability(), Availability::Ready | Availability::Asleep) =>
+        {
             reply::json(StatusCode::OK, &json!({"name": model.name(), "ready": true}))
         }
         Question::Ready => return Err(no_replica(model)),
@@ -119,6 +121,7 @@ fn entry<M: Served>(model: &Arc<M>) -> IndexEntry {
     let (state, reason) = match model.availability() {
         Availability::Ready => (ModelState::Ready, String::new()),
         Availability::Loading => (ModelState::Loading, "no replica is ready yet".to_owned()),
+        Availability::Asleep => (ModelState::Ready, "asleep until it is asked for".to_owned()),
         Availability::Unavailable { reason } => (ModelState::Unavailable, reason),
     };
     let version = Some(model.version().to_owned());
@@ -160,9 +163,9 @@ async fn read<B: Backend, T: Default + for<'de> Deserialize<'de>>(
     let limits = BodyLimits {
         arriving_bytes: MAX_CALL_BYTES,
         unpacked_bytes: MAX_CALL_BYTES,
-        ..BodyLimits::from(&**state.settings.load())
+        ..state.body_limits()
     };
-    let body = body::read(&call.head.headers, body, limits, call.arrived).await?;
+    let (body, _share) = body::read(&call.head.headers, body, limits, call.arrived).await?;
     if body.trim_ascii().is_empty() {
         return Ok(T::default());
     }

@@ -1,4 +1,4 @@
-//! A TCP stream that keeps its connection's books.
+//! A stream that keeps its connection's books.
 
 use std::{
     io::{self, IoSlice},
@@ -7,41 +7,38 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
 
 /// The first bytes of a client that speaks HTTP/2 without asking.
 const HTTP2_PREFACE: &[u8] = b"PRI ";
 
-pub(super) struct Stream {
-    tcp: TcpStream,
+pub(super) struct Stream<T> {
+    inner: T,
     activity: Arc<Activity>,
     greeted: bool,
 }
 
-impl Stream {
-    pub(super) fn new(tcp: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { tcp, activity, greeted: false }
+impl<T> Stream<T> {
+    pub(super) fn new(inner: T, activity: Arc<Activity>) -> Self {
+        Self { inner, activity, greeted: false }
     }
 
-    fn wrote<T>(&self, poll: Poll<T>) -> Poll<T> {
+    fn wrote<R>(&self, poll: Poll<R>) -> Poll<R> {
         self.activity.wrote(poll.is_pending());
         poll
     }
 }
 
-impl AsyncRead for Stream {
+impl<T: AsyncRead + Unpin> AsyncRead for Stream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let poll = Pin::new(&mut self.tcp).poll_read(cx, buf);
+        let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
         let came = &buf.filled()[before..];
         if !came.is_empty() {
             if !self.greeted {
@@ -56,13 +53,13 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Stream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.tcp).poll_write(cx, buf);
+        let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.wrote(poll)
     }
 
@@ -71,19 +68,19 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs);
+        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
         self.wrote(poll)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }

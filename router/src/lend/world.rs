@@ -62,7 +62,7 @@ impl Lendable {
             for gpu in &seen.report.gpus {
                 let number = gpus;
                 gpus += 1;
-                if !seen.report.lends || seen.report.leaving {
+                if !seen.report.lends {
                     continue;
                 }
                 for slice in gpu.slices.iter().filter(|slice| slice.uuid.is_some()) {
@@ -73,8 +73,11 @@ impl Lendable {
                         None if owners.serves(&seat) || !slice.replicas.is_empty() => {
                             Held::Inference
                         }
+
                         // Of a job that nobody knows, which the worker was told to end.
                         None if slice.rank.is_some() => Held::Leaving { by: moment(now_ms) },
+                        // What a worker that is to go has lent comes back, and nothing is added.
+                        None if seen.report.leaving => Held::Inference,
                         None => Held::Free,
                     };
                     let base = measured(gpu, slice);

@@ -81,8 +81,12 @@ fn batches(page: &mut Page, models: &[ModelState], counted: &[&ModelMetrics]) {
             .map(|(slice, rows)| Sample::number([&*model.name, slice], f64::from(rows)))
     });
     page.family(&LIMIT, limits);
-    let replicas =
-        |model: &ModelState| model.replicas.each().map(|(state, count)| (state, u64::from(count)));
+    let replicas = |model: &ModelState| {
+        let counted = |(state, count)| (state, u64::from(count));
+        let [starting, warming, ready, draining, failed] = model.replicas.each().map(counted);
+        let asleep = ("asleep", u64::from(model.availability == "asleep"));
+        [starting, warming, ready, draining, failed, asleep]
+    };
     page.family(&REPLICAS, labelled(models, replicas));
 }
 

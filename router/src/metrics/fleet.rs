@@ -7,7 +7,10 @@ use super::{
     page::{Page, Sample},
     spec,
 };
-use crate::state::{GpuState, Memory, Presence, SliceState, State};
+use crate::{
+    place::DrainPhase,
+    state::{GpuState, Memory, Presence, SliceState, State},
+};
 
 pub(super) const WORKERS: Spec = spec(
     "sluice_workers",
@@ -15,6 +18,13 @@ pub(super) const WORKERS: Spec = spec(
     Kind::Gauge,
     &["state"],
     "Workers known, by whether they speak: connected, silent or away.",
+);
+pub(super) const DRAINS: Spec = spec(
+    "sluice_worker_drains",
+    Unit::Count,
+    Kind::Gauge,
+    &["state"],
+    "Workers that operators have drained: draining while something is on them, then drained.",
 );
 pub(super) const REPORT_AGE: Spec = spec(
     "sluice_worker_report_age_seconds",
@@ -106,6 +116,11 @@ fn workers(page: &mut Page, state: &State) {
     let count = |wanted: Presence| state.workers.iter().filter(|one| one.state == wanted).count();
     let counts = Presence::ALL.map(|(name, wanted)| (name, count(wanted) as u64));
     page.family(&WORKERS, counts.map(|(name, count)| Sample::count([name], count)));
+    let drains = DrainPhase::ALL.map(|(name, wanted)| {
+        let there = state.workers.iter().filter_map(|one| one.drain.as_ref());
+        Sample::count([name], there.filter(|drain| drain.state == wanted).count() as u64)
+    });
+    page.family(&DRAINS, drains);
     let age = state.workers.iter().map(|one| Sample::number([&*one.name], one.silent_s));
     page.family(&REPORT_AGE, age);
 }

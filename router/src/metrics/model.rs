@@ -54,9 +54,9 @@ impl From<&InferError> for Outcome {
         match error {
             InferError::Replica { .. } | InferError::Internal { .. } => Self::Failed,
             InferError::Unwritable(_) if error.status().is_server_error() => Self::Failed,
-            InferError::Overloaded { .. } | InferError::TooManyConnections { .. } => {
-                Self::Refused(Reason::Overloaded)
-            }
+            InferError::Overloaded { .. }
+            | InferError::OutOfRoom { .. }
+            | InferError::TooManyConnections { .. } => Self::Refused(Reason::Overloaded),
             InferError::Quota { .. } => Self::Refused(Reason::Quota),
             InferError::TooLate { .. } => Self::Refused(Reason::TooLate),
             InferError::NoReplica { .. } | InferError::Unavailable { .. } => {

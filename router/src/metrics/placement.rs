@@ -5,7 +5,7 @@ use super::{
     page::{Page, Sample},
     spec,
 };
-use crate::state::State;
+use crate::{place::PinPhase, state::State};
 
 pub(super) const DEMAND: Spec = spec(
     "sluice_placement_demand_requests_per_second",
@@ -42,7 +42,13 @@ pub(super) const REFUSED: Spec = spec(
     &[],
     "What the placer would do and cannot.",
 );
-
+pub(super) const PINS: Spec = spec(
+    "sluice_placement_pins",
+    Unit::Count,
+    Kind::Gauge,
+    &["state"],
+    "Replicas that operators have pinned: held, starting, or waiting for what cannot be now.",
+);
 pub(super) const INTERFERENCE: Spec = spec(
     "sluice_interference_ratio",
     Unit::Ratio,
@@ -70,6 +76,11 @@ pub(super) fn write(page: &mut Page, state: &State) {
     let moves = [("start", moved.start), ("stop", moved.stop), ("cut", moved.cut)];
     page.family(&MOVES, moves.into_iter().map(|(reason, count)| Sample::count([reason], count)));
     page.family(&REFUSED, [Sample::number([], plan.refusals.len() as f64)]);
+    let pins = PinPhase::ALL.map(|(name, wanted)| {
+        let count = state.pins.iter().filter(|pin| pin.state == wanted).count();
+        Sample::count([name], count as u64)
+    });
+    page.family(&PINS, pins);
     let slowed = state.models.iter().flat_map(|model| {
         let largest = model.dispatch.slowdowns_by_slice();
         largest.map(|(slice, slowdown)| Sample::number([&*model.name, slice], slowdown))

@@ -97,6 +97,11 @@ impl Demands {
         self.models.get(model).is_some_and(|known| known.losing)
     }
 
+    /// How long a replica takes to load, as far as is known.
+    pub(super) fn load_time(&self, model: &str) -> Duration {
+        self.models.get(model).and_then(|known| known.load_time).unwrap_or(LOAD_TIME)
+    }
+
     /// A replica was ready so long after it was asked for.
     pub(super) fn loaded(&mut self, model: &str, took: Duration) {
         if let Some(known) = self.models.get_mut(model) {

@@ -18,6 +18,7 @@ pub fn fits(config: &Config) -> Result<(), String> {
         models: Placer::default().models(config),
         gpus,
         rules: Rules { work: WORK, ..config.planner.rules },
+        pins: Vec::new(),
         consolidate: false,
         last: Target::default(),
     };
@@ -37,8 +38,7 @@ fn gpu(worker: &Worker) -> Option<Gpu> {
     let kind = mig::kind(kind).ok()?;
     let slice = |text: &String| {
         let position = kind.position(text).ok()?;
-        let (loaned, pinned, doomed) = (false, false, false);
-        Some(Slice { position, loaned, pinned, doomed, replicas: Vec::new() })
+        Some(Slice { position, loaned: false, doomed: false, replicas: Vec::new() })
     };
     let slices = worker.geometry.iter().flatten().map(slice).collect::<Option<_>>()?;
     Some(Gpu { kind, healthy: true, cuttable: worker.geometry.is_none(), slices })

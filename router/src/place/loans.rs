@@ -78,7 +78,6 @@ impl Placer {
                 slices.push(policy::place::Slice {
                     position: found.create,
                     loaned: true,
-                    pinned: false,
                     doomed: false,
                     replicas: Vec::new(),
                 });

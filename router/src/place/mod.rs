@@ -9,10 +9,12 @@ mod assigned;
 mod carry;
 mod demand;
 mod fits;
+mod foresight;
 mod groups;
 mod lessons;
 mod loans;
 mod neighbours;
+mod ordered;
 mod outlook;
 mod spec;
 mod told;
@@ -43,7 +45,8 @@ use self::{
 };
 pub use self::{
     fits::fits,
-    outlook::{Intended, Outlook, Prospect},
+    ordered::{DrainPhase, DrainState, PinPhase, PinState},
+    outlook::{Affected, Consequence, Intended, Outlook, Prospect, Provided},
     told::{Move, Moved, PlanState, Planned, PlannedModel, PlannedReplica, Told},
 };
 use crate::{
@@ -124,41 +127,48 @@ impl Placer {
         let now = registry.now();
         let config = registry.config_in_force();
         let seen = fleet.look();
+        let standing = registry.orders().standing();
         self.meet(&seen);
         let mut world = World::new(&seen, &self.cuts, &registry.ledger().lock());
         self.neighbours.look(&seen, now);
         let groups = self.groups(&config, &seen, &mut world);
         self.neighbours.learn(registry, (&world, &groups), now);
         self.time_loads(&groups, &config, now);
-        let (snapshot, forecasts) = self.snapshot(registry, &config, &world, &groups, now);
+        let (mut snapshot, forecasts) = self.snapshot(registry, &config, &world, &groups, now);
+        snapshot.pins = ordered::pins(&standing, &world, &config);
+        let left = ordered::left(&standing, (&world, &groups), &config);
         let looked = snapshot.consolidate;
         let (snapshot, decision, back) = decide(snapshot).await;
         if looked {
             self.looked_at = now;
         }
-        // What a job has been given meanwhile is not taken from it.
-        let mut owners = registry.ledger().lock();
-        self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
-        self.remember(&decision, &world, &config);
-        self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
-        let losing = |model: usize| {
-            let hurried = matches!(forecasts[model].why, Why::Late | Why::Queue | Why::Panic);
-            hurried || self.demands.is_losing(&config.models[model].name)
+        let decided = (&*config, &snapshot, &decision);
+        let ordered = {
+            // What a job has been given meanwhile is not taken from it.
+            let mut owners = registry.ledger().lock();
+            self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
+            self.remember(&decision, &world, &config);
+            self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
+            let losing = |model: usize| {
+                let hurried = matches!(forecasts[model].why, Why::Late | Why::Queue | Why::Panic);
+                hurried || self.demands.is_losing(&config.models[model].name)
+            };
+            let needs = loans::needs(&decision, &back, (&world, &snapshot), losing);
+            self.calls_back = !needs.wanted.is_empty();
+            owners.serve(self.served(&world), needs);
+            for worker in &seen {
+                self.send(worker, &world, &owners, fleet);
+            }
+            self.ordered(&standing, (&world, &groups), decided, &owners)
         };
-        let needs = loans::needs(&decision, &back, (&world, &snapshot), losing);
-        self.calls_back = !needs.wanted.is_empty();
-        owners.serve(self.served(&world), needs);
-        for worker in &seen {
-            self.send(worker, &world, &owners, fleet);
-        }
-        drop(owners);
         // Without a GPU there is no worker yet, which is no want of room.
         if !world.sites.is_empty() {
-            self.complain(&decision, &config, registry);
+            self.complain(&decision, (&config, &world), registry);
         }
         let error = self.neighbours.median_error();
         let told = Told { config: &config, world: &world, forecasts: &forecasts, error, at: now };
-        registry.plan().record(&told, snapshot, &decision);
+        registry.plan().record(&told, (snapshot, ordered), &decision);
+        ordered::note_left(registry.orders(), left).await;
     }
 
     /// Begins with what a worker says it has, and forgets those that are gone.
@@ -212,7 +222,6 @@ impl Placer {
                 let slice = |spot: &world::Spot| Slice {
                     position: spot.position,
                     loaned: spot.lent,
-                    pinned: false,
                     doomed: spot.doomed,
                     replicas: Vec::new(),
                 };
@@ -234,7 +243,8 @@ impl Placer {
             }
         }
         let models = self.models(config);
-        let mut snapshot = Snapshot { models, gpus, rules, consolidate: calm, last };
+        let mut snapshot =
+            Snapshot { models, gpus, rules, pins: Vec::new(), consolidate: calm, last };
         let forecasts = self.forecast(registry, config, (&mut snapshot, &ready), now);
         (snapshot, forecasts)
     }
@@ -270,18 +280,24 @@ impl Placer {
         let notice = config.loans.as_ref().filter(|_| lent).map_or(Duration::ZERO, |it| it.notice);
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
-            if let Some(served) = registry.model(&model.name) {
-                self.demands.observe(&served, &config.planner, now);
+            let served = registry.model(&model.name);
+            if let Some(served) = &served {
+                self.demands.observe(served, &config.planner, now);
             }
             let forecast = self.demands.forecast(&model.name, ready[index].rps, notice, now);
-            let asked = &mut snapshot.models[index];
-            asked.demand_rps = forecast.rate_rps;
-            if forecast.why == Why::Unknown {
+            let asleep = model.replicas.min == 0 && forecast.why == Why::Idle;
+            if let Some(served) = served {
+                served.sleep(asleep, self.demands.load_time(&model.name));
+            }
+            let planned = &mut snapshot.models[index];
+            planned.demand_rps = forecast.rate_rps;
+            planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };
+            if forecast.why == Why::New {
                 // What is there stays. What it serves changes with its neighbours, and a demand of
                 // just that much would call for one more each time it is a little less.
-                let stay = ready[index].replicas.min(asked.replicas_max);
-                asked.replicas_min = asked.replicas_min.max(stay);
-                asked.demand_rps *= SURE;
+                let stay = ready[index].replicas.min(planned.replicas_max);
+                planned.replicas_min = planned.replicas_min.max(stay);
+                planned.demand_rps *= SURE;
             }
             forecasts.push(forecast);
         }

@@ -19,10 +19,9 @@ pub struct Outlook {
 pub struct Prospect {
     /// GPUs that would have a replica.
     pub gpus_used: usize,
-    /// Replicas the model would have.
-    pub replicas: usize,
-    /// Rows per second they would serve within the objective; absent while nothing is known.
-    pub capacity_rps: Option<f64>,
+    /// What the model would have, if it is about one.
+    #[serde(flatten)]
+    pub provided: Option<Provided>,
     /// Replicas of any model to be loaded.
     pub starts: usize,
     /// Replicas of any model to be let go.
@@ -33,6 +32,15 @@ pub struct Prospect {
     pub refusals: Vec<String>,
 }
 
+/// What a model would have.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Provided {
+    /// Replicas.
+    pub replicas: usize,
+    /// Rows per second they would serve within the objective; absent while nothing is known.
+    pub capacity_rps: Option<f64>,
+}
+
 /// Something that would be done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Intended {
@@ -40,6 +48,31 @@ pub struct Intended {
     pub what: String,
     /// Why.
     pub why: String,
+}
+
+/// What an order would lead to, for every model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Consequence {
+    /// For the fleet.
+    #[serde(flatten)]
+    pub outlook: Outlook,
+    /// For each model.
+    pub models: Vec<Affected>,
+    /// What models would lack with it and do not without.
+    pub lacking: Vec<String>,
+}
+
+/// A model without and with an order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Affected {
+    /// Its name.
+    pub model: String,
+    /// Rows per second to be provided for.
+    pub demand_rps: f64,
+    /// Without it.
+    pub before: Provided,
+    /// With it.
+    pub after: Provided,
 }
 
 /// What another objective of a model would lead to; nothing if there is no such model.
@@ -53,18 +86,49 @@ pub(super) fn of(
     changed.models[index].slo_ms = slo_ms;
     let prospect = |snapshot: &Snapshot| {
         let decision = place(snapshot);
-        prospect(snapshot, gpus, (index, &decision))
+        let provided = Some(provided(snapshot, &decision, index));
+        Prospect { provided, ..prospect(snapshot, gpus, &decision) }
     };
     Some(Outlook { before: prospect(snapshot), after: prospect(&changed) })
 }
 
-fn prospect(
-    snapshot: &Snapshot,
-    gpus: &[GpuKey],
-    (model, decision): (usize, &Decision),
-) -> Prospect {
+/// What it would lead to if the first snapshot became the second.
+pub(super) fn between(before: &Snapshot, after: &Snapshot, gpus: &[GpuKey]) -> Consequence {
+    let (now, then) = (place(before), place(after));
+    let models = before.models.iter().enumerate().map(|(index, model)| Affected {
+        model: model.name.clone(),
+        demand_rps: model.demand_rps,
+        before: provided(before, &now, index),
+        after: provided(after, &then, index),
+    });
+    let lacks = |decision: &Decision, model: usize| {
+        decision.refusals.iter().any(|refusal| refusal.model == Some(model))
+    };
+    let lacking = then.refusals.iter().filter_map(|refusal| {
+        let model = refusal.model.filter(|model| !lacks(&now, *model))?;
+        let (name, why) = (&after.models[model].name, &refusal.why);
+        Some(if why.starts_with(name) { why.clone() } else { format!("{name}: {why}") })
+    });
+    Consequence {
+        models: models.collect(),
+        lacking: lacking.collect(),
+        outlook: Outlook {
+            before: prospect(before, gpus, &now),
+            after: prospect(after, gpus, &then),
+        },
+    }
+}
+
+fn provided(snapshot: &Snapshot, decision: &Decision, model: usize) -> Provided {
     let mine = || decision.target.placed.iter().filter(|placed| placed.model == model);
     let known = !snapshot.models[model].measured.is_empty();
+    Provided {
+        replicas: mine().count(),
+        capacity_rps: known.then(|| mine().map(|placed| placed.capacity_rps).sum()),
+    }
+}
+
+fn prospect(snapshot: &Snapshot, gpus: &[GpuKey], decision: &Decision) -> Prospect {
     let is_start = |action: &Action| matches!(action, Action::Start { .. });
     let is_stop = |action: &Action| matches!(action, Action::Stop { .. });
     let count =
@@ -75,8 +139,7 @@ fn prospect(
         .map(|step| Intended { what: what(&step.action, snapshot, gpus), why: step.why.clone() });
     Prospect {
         gpus_used: gpus_used(&decision.target),
-        replicas: mine().count(),
-        capacity_rps: known.then(|| mine().map(|placed| placed.capacity_rps).sum()),
+        provided: None,
         starts: count(is_start),
         stops: count(is_stop),
         moves: moves.collect(),

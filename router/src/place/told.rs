@@ -6,11 +6,12 @@ use parking_lot::Mutex;
 use policy::{
     demand::Forecast,
     moment::Moment,
-    place::{Action, Decision, Snapshot},
+    place::{Action, Decision, Placed, Snapshot},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
+    ordered::Ordered,
     outlook::{self, Outlook},
     world::{GpuKey, World},
 };
@@ -22,21 +23,22 @@ const REMEMBERED: usize = 100;
 /// The last decision of the placer, for whoever asks.
 #[derive(Debug, Default)]
 pub struct Planned {
-    last: Mutex<Last>,
+    pub(super) last: Mutex<Last>,
 }
 
 #[derive(Debug, Default)]
-struct Last {
+pub(super) struct Last {
     state: PlanState,
-    from: Option<From>,
+    pub(super) ordered: Ordered,
+    pub(super) from: Option<From>,
 }
 
 /// What it was decided from.
 #[derive(Clone, Debug)]
-struct From {
-    snapshot: Arc<Snapshot>,
+pub(super) struct From {
+    pub(super) snapshot: Arc<Snapshot>,
     /// The GPUs of the snapshot.
-    gpus: Arc<[GpuKey]>,
+    pub(super) gpus: Arc<[GpuKey]>,
 }
 
 /// What was decided last.
@@ -80,7 +82,8 @@ pub struct PlannedModel {
     pub demand_rps: f64,
     /// What the slow forecast asks for by itself.
     pub floor_rps: f64,
-    /// What decided: `rate`, `rising`, `queue`, `late`, `panic`, `floor`, `daily`, `patience`, `idle`.
+    /// What decided: `rate`, `rising`, `queue`, `late`, `panic`, `floor`, `daily`,
+    /// `patience`, `new`, `idle`.
     pub why: String,
     /// Rows per second that its replicas can serve in the end; absent while nothing is known.
     pub capacity_rps: Option<f64>,
@@ -99,6 +102,9 @@ pub struct PlannedReplica {
     pub model: String,
     /// Its processes.
     pub processes: u32,
+    /// Whether an operator wants it there.
+    #[serde(default)]
+    pub pinned: bool,
     /// Why it is there.
     pub why: String,
 }
@@ -143,8 +149,14 @@ impl Planned {
         outlook::of(&snapshot, &gpus, (model, slo_ms))
     }
 
-    pub(super) fn record(&self, told: &Told<'_>, snapshot: Snapshot, decision: &Decision) {
+    pub(super) fn record(
+        &self,
+        told: &Told<'_>,
+        (snapshot, ordered): (Snapshot, Ordered),
+        decision: &Decision,
+    ) {
         let mut last = self.last.lock();
+        last.ordered = ordered;
         let state = &mut last.state;
         state.decided_at_s = seconds(told.at);
         state.interference_error = told.error;
@@ -185,7 +197,7 @@ impl Told<'_> {
         .collect()
     }
 
-    fn replica(&self, placed: &policy::place::Placed) -> PlannedReplica {
+    fn replica(&self, placed: &Placed) -> PlannedReplica {
         let (worker, gpu) = self.world.sites[placed.gpu].key.clone();
         PlannedReplica {
             worker,
@@ -193,6 +205,7 @@ impl Told<'_> {
             position: placed.position.to_string(),
             model: self.config.models[placed.model].name.clone(),
             processes: placed.processes,
+            pinned: placed.pinned,
             why: placed.why.clone(),
         }
     }

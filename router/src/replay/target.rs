@@ -1,10 +1,9 @@
 //! What the last decision aimed at, as JSON.
 
-use mig::Position;
 use policy::place::{Gpu, Leaving, Placed, Target};
 use serde::{Deserialize, Serialize};
 
-use super::ReplayError;
+use super::{ReplayError, pin::place};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +23,7 @@ struct PlacedView {
     processes: u32,
     capacity_rps: f64,
     serves_rps: f64,
+    pinned: bool,
     why: String,
 }
 
@@ -46,6 +46,7 @@ impl From<&Target> for TargetView {
             processes: one.processes,
             capacity_rps: one.capacity_rps,
             serves_rps: one.serves_rps,
+            pinned: one.pinned,
             why: one.why.clone(),
         });
         let leaving = target.leaving.iter().map(|one| LeavingView {
@@ -62,9 +63,9 @@ impl TargetView {
     pub(super) fn read(self, gpus: &[Gpu]) -> Result<Target, ReplayError> {
         let mut target = Target::default();
         for one in self.placed {
-            let position = position(&one, gpus)?;
+            let position = place(gpus, one.gpu, &one.position)?;
             let PlacedView { gpu, model, replica, batch, processes, .. } = one;
-            let PlacedView { capacity_rps, serves_rps, why, .. } = one;
+            let PlacedView { capacity_rps, serves_rps, pinned, why, .. } = one;
             target.placed.push(Placed {
                 gpu,
                 position,
@@ -74,6 +75,7 @@ impl TargetView {
                 processes,
                 capacity_rps,
                 serves_rps,
+                pinned,
                 why,
             });
         }
@@ -84,10 +86,4 @@ impl TargetView {
             .collect();
         Ok(target)
     }
-}
-
-fn position(one: &PlacedView, gpus: &[Gpu]) -> Result<Position, ReplayError> {
-    let (gpu, count) = (one.gpu, gpus.len());
-    let on = gpus.get(gpu).ok_or(ReplayError::NoGpu { gpu, gpus: count })?;
-    on.kind.position(&one.position).map_err(|source| ReplayError::Gpu { gpu, source })
 }

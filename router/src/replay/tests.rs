@@ -1,4 +1,4 @@
-use policy::place::{Target, place};
+use policy::place::{Pin, Target, place};
 
 use super::*;
 
@@ -33,7 +33,6 @@ fn snapshot() -> Snapshot {
     let slice = Slice {
         position: kind.position("1g.10gb@3").unwrap(),
         loaned: false,
-        pinned: true,
         doomed: false,
         replicas: vec![replica],
     };
@@ -42,6 +41,13 @@ fn snapshot() -> Snapshot {
         models: vec![model],
         gpus: vec![gpu.clone(), Gpu { slices: Vec::new(), ..gpu }],
         rules: Rules::default(),
+        pins: vec![Pin {
+            model: 0,
+            gpu: 1,
+            position: kind.position("7g.80gb@0").unwrap(),
+            from: Some((0, kind.position("1g.10gb@3").unwrap())),
+            by: "ada".to_owned(),
+        }],
         consolidate: true,
         last: Target::default(),
     }
@@ -76,7 +82,7 @@ fn a_dump_that_cannot_be_is_refused_with_what_is_wrong() {
         "replica 7 is of model 3, and there are only 1: "
     );
     assert_eq!(
-        refusal("\"gpu\":0", "\"gpu\":2"),
+        refusal("\"gpu\":1", "\"gpu\":2"),
         "something is placed on GPU 2, and there are only 2: "
     );
     assert!(refusal("\"healthy\"", "\"wealthy\"").contains("unknown field `wealthy`"));

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::place::DrainState;
+
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerState {
@@ -13,6 +15,9 @@ pub struct WorkerState {
     pub silent_s: f64,
     /// Whether it is about to stop, and waits only for its replicas to be drained.
     pub leaving: bool,
+    /// How far it is drained, if an operator wants that.
+    #[serde(default)]
+    pub drain: Option<DrainState>,
     /// The generation of the desired state it acts on, once it has reported.
     pub generation: Option<u64>,
     /// The generation it was last told.

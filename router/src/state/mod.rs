@@ -19,7 +19,7 @@ use crate::{
     jobs::{Brief, Counts},
     metrics::{self, Format, Totals},
     model::Model,
-    place::PlanState,
+    place::{PinState, PlanState},
     recent::RecentView,
     registry::Registry,
     trace::SpanTotals,
@@ -46,6 +46,9 @@ pub struct State {
     pub workers: Vec<WorkerState>,
     /// What was decided last about who is where.
     pub plan: PlanState,
+    /// The replicas that operators have pinned, the oldest order first.
+    #[serde(default)]
+    pub pins: Vec<PinState>,
     /// The training jobs, and what is lent to them.
     pub jobs: JobsState,
     /// The tenants, in the order of the configuration; last, all others as one.
@@ -161,6 +164,7 @@ impl State {
             models,
             workers,
             plan: registry.plan().state(),
+            pins: registry.plan().pins(&registry.orders().standing()),
             jobs: registry.jobs_state(),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
             spans: registry.spans().totals(),

@@ -13,7 +13,7 @@ use tokio::{
 use super::{read::Frames, write};
 
 /// Where an executor listens and what it wants to hear.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// `unix:/path` or `tcp:host:port`.
     pub address: String,

@@ -6,7 +6,7 @@ use router::{admin::ReloadError, drain::Ended};
 use serde_json::json;
 
 use crate::{
-    client::Raw,
+    client::{Client, Raw},
     server::{Server, soon},
 };
 
@@ -52,6 +52,40 @@ async fn an_objective_is_read_whole_or_refused_with_what_is_wrong() {
         assert_eq!((refused.status.as_u16(), &refused.json()["reason"]), (422, &json!("invalid")));
     }
     assert_eq!(client.get("/admin/v1/objective").await.status, 405);
+}
+
+#[tokio::test]
+async fn an_order_is_read_from_its_path_its_body_and_its_query() {
+    let server = Server::start().await;
+    let mut client = server.admin_client().await;
+    let drain = "/admin/v1/workers/east/drain";
+    let drained = client.post(drain, &[], r#"{"by": "ada", "apply": true}"#).await;
+    assert_eq!(drained.json(), json!({"by": "ada", "applied": true}));
+    assert_eq!(client.post(drain, &[], "").await.json(), json!({"by": "admin", "applied": false}));
+    let unknown = client.post("/admin/v1/workers/west/drain", &[], "").await;
+    assert_eq!(
+        (unknown.status.as_u16(), &unknown.json()["reason"]),
+        (404, &json!("unknown_worker"))
+    );
+    let delete = async |client: &mut Client, path: &str| {
+        client.send(Method::DELETE, path, &[], Bytes::new()).await
+    };
+    let back = delete(&mut client, &format!("{drain}?by=bob")).await;
+    assert_eq!(back.json(), json!({"by": "bob"}));
+    let at = json!({"worker": "rack 1/east", "gpu": 2, "position": "3g.40gb@4"});
+    let pin = "/admin/v1/models/digits/pin";
+    let pinned = client.post(pin, &[], at.to_string()).await;
+    assert_eq!(pinned.json(), json!({"model": "digits", "at": at}));
+    let query = "worker=rack%201%2Feast&gpu=2&position=3g.40gb%404";
+    let unpinned = delete(&mut client, &format!("{pin}?{query}")).await;
+    assert_eq!(unpinned.json(), json!({"model": "digits", "at": at}));
+    for path in [format!("{pin}?gpu=2"), format!("{pin}?{query}&for=ever"), format!("{drain}?to=x")]
+    {
+        let refused = delete(&mut client, &path).await;
+        assert_eq!((refused.status.as_u16(), &refused.json()["reason"]), (422, &json!("invalid")));
+    }
+    assert_eq!(client.get(drain).await.status, 405);
+    assert_eq!(client.get(pin).await.status, 405);
 }
 
 #[tokio::test]
@@ -113,7 +147,7 @@ async fn a_drain_over_http_is_a_drain_by_signal() {
     assert_eq!(replied.status, 202);
     assert_eq!(replied.json(), json!({"draining": true, "delay_s": 0.0, "timeout_s": 3600.0}));
     assert_eq!(soon("the end", server.ended).await.unwrap(), Ended::Finished);
-    let mut client = crate::client::Client::connect(server.admin).await;
+    let mut client = Client::connect(server.admin).await;
     assert_eq!(client.get("/metrics").await.status, 200, "admin outlives the front door");
 }
 

@@ -189,7 +189,7 @@ impl Backend for Models {
     fn checks(&self) -> Vec<Check> {
         let problem = |model: &Echo| match model.availability() {
             Availability::Unavailable { reason } => Some(reason),
-            Availability::Ready | Availability::Loading => None,
+            Availability::Ready | Availability::Loading | Availability::Asleep => None,
         };
         let check = |model: &Arc<Echo>| Check {
             name: format!("model {}", model.name),

@@ -8,6 +8,7 @@ use router::{
     config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant},
     drain::{Drain, Ended, Times},
     http::{self, ServerState, backend::Backend},
+    orders::{Order, OrderError},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -45,6 +46,7 @@ pub(crate) fn settings() -> RouterSettings {
         state_dir: None,
         max_body_bytes: 64 << 10,
         max_decompressed_bytes: 128 << 10,
+        max_buffered_bytes: 1 << 30,
         max_header_bytes: 8 << 10,
         max_connections: 1_000,
         header_timeout: FOREVER,
@@ -92,6 +94,21 @@ impl Server {
                         return Ok(json!({"applied": asked.apply}));
                     }
                     Err(ObjectiveError::UnknownModel { model: asked.model })
+                })
+            }),
+            order: Box::new(|order| {
+                Box::pin(async move {
+                    match order {
+                        Order::Drain { worker, .. } if worker != "east" => {
+                            Err(OrderError::UnknownWorker { worker })
+                        }
+                        Order::Drain { by, apply, .. } => Ok(json!({"by": by, "applied": apply})),
+                        Order::Return { by, .. } => Ok(json!({"by": by})),
+                        Order::Pin { model, asked, .. } => {
+                            Ok(json!({"model": model, "at": asked.at()}))
+                        }
+                        Order::Unpin { model, at, .. } => Ok(json!({"model": model, "at": at})),
+                    }
                 })
             }),
         };

@@ -8,11 +8,15 @@ use crate::{
 };
 
 async fn guarded(rate_rps: Option<f64>) -> Server {
-    let tenant =
-        Tenant { name: "search".to_owned(), key: KeyHash::of(b"search-key"), rate_rps, share: 1.0 };
+    let tenant = Tenant {
+        name: "search".to_owned(),
+        keys: vec![KeyHash::of(b"search-key")],
+        rate_rps,
+        share: 1.0,
+    };
     let key = |name: &str, scope| Key {
         name: name.to_owned(),
-        key: KeyHash::of(name.as_bytes()),
+        keys: vec![KeyHash::of(name.as_bytes())],
         scopes: vec![scope],
     };
     let keys = [key("ops", Scope::Admin), key("lab", Scope::Jobs)];

@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::reader::{Reader, WireError};
+use crate::{
+    reader::{Reader, WireError},
+    stream::{Secure, Stream},
+};
 
 /// Most characters of a server's own words that are repeated.
 const MAX_QUOTE: usize = 300;
@@ -61,14 +64,21 @@ pub struct Connection {
     address: SocketAddr,
     patience: Duration,
     max_body: usize,
-    stream: Option<TcpStream>,
+    secure: Option<Secure>,
+    stream: Option<Stream>,
     buffer: Vec<u8>,
 }
 
 impl Connection {
     /// Asks `address`, waiting at most `patience` for each whole answer of at most `max_body` bytes.
     pub fn new(address: SocketAddr, patience: Duration, max_body: usize) -> Self {
-        Self { address, patience, max_body, stream: None, buffer: vec![0; READ_BYTES] }
+        let buffer = vec![0; READ_BYTES];
+        Self { address, patience, max_body, secure: None, stream: None, buffer }
+    }
+
+    /// The same over TLS, if there is any.
+    pub fn over(self, secure: Option<Secure>) -> Self {
+        Self { secure, ..self }
     }
 
     /// Sends one whole request, given in parts, and reads the answer whatever its status.
@@ -83,6 +93,7 @@ impl Connection {
         }
         let stream = TcpStream::connect_timeout(&self.address, self.patience)?;
         stream.set_nodelay(true)?;
+        let stream = Stream::new(stream, self.secure.as_ref())?;
         let page = self.exchange(stream, request)?;
         page.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset).into())
     }
@@ -90,12 +101,13 @@ impl Connection {
     /// The answer, or `None` if the connection ended without a byte of one.
     fn exchange(
         &mut self,
-        stream: TcpStream,
+        mut stream: Stream,
         request: &[&[u8]],
     ) -> Result<Option<Page>, SendError> {
         let until = now() + self.patience;
-        stream.set_write_timeout(Some(self.patience))?;
-        match write_all(&stream, request) {
+        stream.tcp().set_read_timeout(Some(self.patience))?;
+        stream.tcp().set_write_timeout(Some(self.patience))?;
+        match write_all(&mut stream, request) {
             Ok(()) => {}
             Err(error) if is_hang_up(&error) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -104,8 +116,8 @@ impl Connection {
         let (mut body, mut any) = (Vec::new(), false);
         loop {
             let left = until.saturating_duration_since(now()).max(LEAST_WAIT);
-            stream.set_read_timeout(Some(left))?;
-            let got = match (&stream).read(&mut self.buffer) {
+            stream.tcp().set_read_timeout(Some(left))?;
+            let got = match stream.read(&mut self.buffer) {
                 Ok(got) => got,
                 Err(error) if !any && is_hang_up(&error) => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -143,7 +155,7 @@ impl Connection {
     }
 }
 
-fn write_all(mut stream: &TcpStream, parts: &[&[u8]]) -> io::Result<()> {
+fn write_all(stream: &mut Stream, parts: &[&[u8]]) -> io::Result<()> {
     let mut slices: Vec<IoSlice<'_>> =
         parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
     let mut left = slices.as_mut_slice();
@@ -155,7 +167,7 @@ fn write_all(mut stream: &TcpStream, parts: &[&[u8]]) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    stream.flush()
 }
 
 fn is_hang_up(error: &io::Error) -> bool {
@@ -164,6 +176,7 @@ fn is_hang_up(error: &io::Error) -> bool {
         io::ErrorKind::BrokenPipe
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::UnexpectedEof
     )
 }
 

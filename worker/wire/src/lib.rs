@@ -5,9 +5,11 @@
 
 mod connection;
 mod reader;
+mod stream;
 
 pub use connection::{Connection, Page, SendError};
 pub use reader::{Answer, Reader, WireError};
+pub use stream::Secure;
 
 /// Percent-encodes what may not stand in a path's segment.
 pub fn quote(segment: &str) -> String {

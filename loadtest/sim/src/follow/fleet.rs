@@ -138,7 +138,6 @@ impl Standing {
         slices.extend(create.iter().map(|position| Slice {
             position: *position,
             loaned: false,
-            pinned: false,
             doomed: false,
             replicas: Vec::new(),
         }));

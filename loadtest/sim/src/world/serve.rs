@@ -29,6 +29,8 @@ pub(super) struct Slice {
 /// One process: its batches run one at a time, in the order they came.
 #[derive(Debug, Default)]
 struct Lane {
+    /// The replicas in it.
+    members: Vec<usize>,
     /// The replica whose batch runs.
     running: Option<usize>,
     /// For every batch that waits, its replica.
@@ -62,6 +64,7 @@ pub(super) fn slices(fleet: &Fleet) -> Vec<Vec<Slice>> {
         if slice.lanes.len() <= replica.lane {
             slice.lanes.resize_with(replica.lane + 1, Lane::default);
         }
+        slice.lanes[replica.lane].members.push(index);
     }
     slices
 }
@@ -125,6 +128,10 @@ impl Running {
         self.held().filter(|batch| Some(batch.replica) == self.name).count()
     }
 
+    pub(super) fn has_batches(&self) -> bool {
+        self.held().next().is_some()
+    }
+
     /// Drops what it has not begun.
     pub(super) fn forget_waiting(&mut self) {
         self.waiting.clear();
@@ -140,7 +147,10 @@ impl World<'_> {
         running.joined += 1;
         running.name = Some(name);
         let warmup = spec.times.warmup();
-        let effects = self.models[spec.model].dispatch.add_replica(name, &warmup, self.now);
+        let dispatch = &mut self.models[spec.model].dispatch;
+        let effects = dispatch.add_replica(name, &warmup, self.now);
+        let longest = self.longest_turn(replica);
+        self.models[spec.model].dispatch.take_turns(name, longest);
         self.act(spec.model, effects)
     }
 
@@ -171,10 +181,17 @@ impl World<'_> {
                 request.sent = true;
             }
         }
+        let ends = batch.ends;
         self.replicas[replica].waiting.push_back(batch);
         self.lane(replica).queue.push_back(replica);
+        self.others_step_aside(replica, ends);
         self.go_on(replica, self.now + self.network);
         Ok(())
+    }
+
+    /// The replicas in the process of `replica`.
+    pub(super) fn sharing(&mut self, replica: usize) -> &[usize] {
+        &self.lane(replica).members
     }
 
     /// The process a replica is in.
@@ -285,7 +302,8 @@ impl World<'_> {
         for id in batch.requests {
             self.serve(model, id);
         }
-        self.act(model, effects)
+        self.act(model, effects)?;
+        self.next_turn(replica)
     }
 
     /// Answers a request, unless it was given up on while it ran.
@@ -344,6 +362,6 @@ impl World<'_> {
             self.models[model].dispatch.lost(name, self.now, &mut effects);
             self.act(model, effects)?;
         }
-        Ok(())
+        self.next_turn(replica)
     }
 }

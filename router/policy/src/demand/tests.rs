@@ -71,6 +71,16 @@ fn a_burst_to_twice_what_is_provided_is_a_panic_that_outlasts_it_by_a_minute() {
 }
 
 #[test]
+fn what_was_watched_for_a_moment_only_keeps_all_it_has() {
+    let (mut demand, now) = steady(100, 10);
+    let early = demand.forecast(760.0, LOAD, at(now));
+    assert_eq!((early.rate_rps, early.why), (760.0, Why::New));
+    let now = run(&mut demand, now, [100; 120]);
+    let later = demand.forecast(760.0, LOAD, at(now));
+    assert!(later.why != Why::New && later.rate_rps < 200.0, "{later:?}");
+}
+
+#[test]
 fn what_was_needed_is_kept_for_the_patience_and_no_longer() {
     let rule = Rule { history: Duration::from_secs(60), ..Rule::default() };
     let mut demand = Demand::new(rule);

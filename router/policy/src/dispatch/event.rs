@@ -131,6 +131,8 @@ pub struct Batch {
     pub requests: Vec<u64>,
     /// Their rows together.
     pub rows: u32,
+    /// When it should be done.
+    pub ends: Moment,
     /// Why it holds no more.
     pub closed_by: ClosedBy,
 }

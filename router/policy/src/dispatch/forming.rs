@@ -226,6 +226,7 @@ impl Dispatch {
             replica: replica.id,
             requests: flight.ids().collect(),
             rows: flight.rows,
+            ends: flight.expected_end(),
             closed_by,
         }
     }

@@ -1,6 +1,7 @@
 //! The machine, event by event. Numbers in names are those of the users' requests they answer.
 
 mod failures;
+mod turns;
 
 use super::*;
 use crate::rule::{Deadline, EarlyDrop, Slo, Timeout};

@@ -9,7 +9,9 @@ use super::{
     Gpu, Leaving, Placed, Replica, Slice, State, Target,
     known::{Known, Spot, spot},
 };
-use crate::plan;
+
+/// Why a replica is left where it is.
+const THERE: &str = "it is there";
 
 /// A replica that exists, and where.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +39,9 @@ impl Known<'_> {
         for one in &last.placed {
             let found = self.same(one).filter(|id| claimed.insert(*id));
             if found.is_some() || (one.replica.is_none() && self.may_start(one)) {
-                target.placed.push(Placed { replica: found, ..one.clone() });
+                let was = if one.pinned { THERE } else { &one.why };
+                let (pinned, why) = (false, was.to_owned());
+                target.placed.push(Placed { replica: found, pinned, why, ..one.clone() });
             }
         }
         let was_leaving: BTreeMap<u64, &Leaving> =
@@ -50,10 +54,8 @@ impl Known<'_> {
                 target.leaving.push(Leaving { replica, serves_rps, why: why.to_owned() });
             };
             match (self.may_stay(&there), known) {
-                (Ok(_), Some(known)) if !there.slice.pinned => leave(&known.why),
-                (Ok(model), Some(_) | None) => {
-                    target.placed.push(kept(&there, model, serves_rps));
-                }
+                (Ok(_), Some(known)) => leave(&known.why),
+                (Ok(model), None) => target.placed.push(kept(&there, model, serves_rps)),
                 (Err(why), _) => leave(why),
             }
         }
@@ -75,9 +77,7 @@ impl Known<'_> {
     /// Whether what was to be started still can be.
     fn may_start(&self, last: &Placed) -> bool {
         let Some(gpu) = self.snapshot.gpus.get(last.gpu) else { return false };
-        let closed = |slice: &Slice| {
-            (slice.loaned || slice.pinned) && slice.position.overlaps(last.position)
-        };
+        let closed = |slice: &Slice| slice.loaned && slice.position.overlaps(last.position);
         let exists = gpu.slices.iter().any(|slice| slice.position == last.position);
         gpu.healthy
             && last.model < self.models.len()
@@ -86,11 +86,11 @@ impl Known<'_> {
             && !gpu.slices.iter().any(closed)
     }
 
-    fn may_stay(&self, there: &There<'_>) -> Result<usize, &'static str> {
+    pub(super) fn may_stay(&self, there: &There<'_>) -> Result<usize, &'static str> {
         let gpu: &Gpu = &self.snapshot.gpus[there.gpu];
         let model = there.replica.model.ok_or("its model is served no more")?;
         if !gpu.healthy {
-            return Err("its GPU does not work or is about to go");
+            return Err("its GPU fails, leaves or is drained");
         }
         if there.slice.doomed {
             return Err("its slice shall vanish");
@@ -115,16 +115,7 @@ impl Known<'_> {
 
     /// What a model serves on a slice that it has to itself.
     pub(super) fn alone_rps(&self, model: usize, gpu: usize, position: Position) -> f64 {
-        let rules = &self.snapshot.rules;
-        let model = &self.models[model];
-        let limit_ms = rules.latency_share * model.slo_ms + 1e-9;
-        let kind = self.snapshot.gpus[gpu].kind;
-        let ways = plan::ways(model, &[(kind, position.profile())]);
-        let allowed = ways
-            .iter()
-            .flatten()
-            .filter(|way| way.latency_ms <= limit_ms && way.processes <= rules.max_processes);
-        allowed.map(|way| way.capacity_rps).fold(0.0, f64::max)
+        self.best_way(model, gpu, position).map_or(0.0, |way| way.capacity_rps)
     }
 
     /// Where a slice has come to have exactly those it shall, each serves what it shall.
@@ -156,6 +147,9 @@ impl Known<'_> {
     pub(super) fn readopt(&self, target: &mut Target) {
         for there in self.there() {
             let Ok(model) = self.may_stay(&there) else { continue };
+            if self.pins.iter().any(|pin| pin.vacates(model, there.gpu, there.slice.position)) {
+                continue;
+            }
             let position = there.slice.position;
             let free = |one: &Placed| one.gpu != there.gpu || !one.position.overlaps(position);
             let leaves = |one: &Leaving| one.replica == there.replica.id;
@@ -171,7 +165,7 @@ impl Known<'_> {
 }
 
 /// A replica that is left where it is.
-fn kept(there: &There<'_>, model: usize, serves_rps: f64) -> Placed {
+pub(super) fn kept(there: &There<'_>, model: usize, serves_rps: f64) -> Placed {
     Placed {
         gpu: there.gpu,
         position: there.slice.position,
@@ -181,6 +175,7 @@ fn kept(there: &There<'_>, model: usize, serves_rps: f64) -> Placed {
         processes: there.replica.processes,
         capacity_rps: serves_rps,
         serves_rps,
-        why: "it is there".to_owned(),
+        pinned: false,
+        why: THERE.to_owned(),
     }
 }

@@ -8,12 +8,12 @@ use super::{Placed, Replica, Slice, Target, known::Known};
 const MIB_PER_GIB: f64 = 1024.0;
 
 /// A slice that could be shared.
-struct Seat {
+pub(super) struct Seat {
     gpu: usize,
     position: Position,
     /// Replicas that shall be on it.
-    count: u32,
-    free_mib: f64,
+    pub(super) count: u32,
+    pub(super) free_mib: f64,
     /// Whether somebody is across it who must go first.
     blocked: bool,
 }
@@ -40,6 +40,7 @@ impl Known<'_> {
                     processes: old.processes,
                     capacity_rps: self.alone_rps(index, gpu, slice.position),
                     serves_rps: 0.0,
+                    pinned: false,
                     why: "its model was changed".to_owned(),
                 });
             }
@@ -93,6 +94,7 @@ impl Known<'_> {
             processes: 1,
             capacity_rps,
             serves_rps: capacity_rps,
+            pinned: false,
             why: format!("no slice is left for it alone, and {count} others are on this one"),
         })
     }
@@ -103,7 +105,7 @@ impl Known<'_> {
         for (gpu, on) in self.snapshot.gpus.iter().enumerate().filter(|(_, on)| on.healthy) {
             let here = || target.placed.iter().filter(move |one| one.gpu == gpu);
             let whole = on.slices.is_empty() && on.cuttable && here().next().is_none();
-            let usable = |slice: &&Slice| !slice.loaned && !slice.pinned && !slice.doomed;
+            let usable = |slice: &&Slice| !slice.loaned && !slice.doomed;
             let there = on.slices.iter().filter(usable).map(|slice| slice.position);
             let planned = here().map(|one| one.position);
             let mut positions: Vec<Position> =
@@ -126,7 +128,7 @@ impl Known<'_> {
         seats
     }
 
-    fn seat(&self, target: &Target, gpu: usize, position: Position) -> Seat {
+    pub(super) fn seat(&self, target: &Target, gpu: usize, position: Position) -> Seat {
         let here = target.placed.iter().filter(|one| one.gpu == gpu && one.position == position);
         let free_mib = position.profile().memory_gib * MIB_PER_GIB;
         let across = |slice: &Slice| {

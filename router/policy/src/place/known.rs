@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mig::{Kind, Position, Profile};
 
-use super::{Placed, Refusal, Slice, Snapshot, Target};
+use super::{Pin, Placed, Refusal, Slice, Snapshot, Target, pinned::in_force};
 use crate::plan::{self, Choice, Gpus, Measured, Model, Plan, Problem, Row, Site};
 
 /// A GPU and the slice on it, from its start to its end.
@@ -18,6 +18,8 @@ pub(super) fn spot(gpu: usize, position: Position) -> Spot {
 pub(super) struct Known<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) models: Vec<Model>,
+    /// Pins that hold.
+    pub(super) pins: Vec<&'a Pin>,
     /// What cannot be as it should.
     pub(super) told: Vec<Refusal>,
     /// Models of which nothing is known.
@@ -35,7 +37,8 @@ impl<'a> Known<'a> {
         }
         let unknown = |index: &usize| snapshot.models[*index].measured.is_empty();
         let unknown = (0..models.len()).filter(unknown).collect();
-        Self { snapshot, models, told, unknown }
+        let pins = in_force(snapshot, &mut models, &mut told);
+        Self { snapshot, models, pins, told, unknown }
     }
 
     /// Why a new replica is where it is, if the planner says `why`.
@@ -49,7 +52,8 @@ impl<'a> Known<'a> {
 
     /// The same fleet with other demands.
     pub(super) fn with(&self, models: Vec<Model>) -> Self {
-        Self { snapshot: self.snapshot, models, told: Vec::new(), unknown: self.unknown.clone() }
+        let (pins, unknown) = (self.pins.clone(), self.unknown.clone());
+        Self { snapshot: self.snapshot, models, pins, told: Vec::new(), unknown }
     }
 }
 
@@ -128,7 +132,7 @@ impl Known<'_> {
         slices
     }
 
-    /// What of all GPUs is taken: by the target, by jobs, by pins, by what still drains.
+    /// What of all GPUs is taken: by the target, by jobs, by what still drains.
     pub(super) fn taken(&self, target: &Target, names: &[usize]) -> Vec<plan::Slice> {
         let all: Vec<usize> = (0..self.snapshot.gpus.len()).collect();
         let mut taken = self.current(target, &all, names);
@@ -137,7 +141,7 @@ impl Known<'_> {
         for (gpu, on) in self.snapshot.gpus.iter().enumerate() {
             for slice in &on.slices {
                 let known = known.contains(&spot(gpu, slice.position)) || slice.doomed;
-                if !known && (slice.loaned || slice.pinned || !slice.replicas.is_empty()) {
+                if !known && (slice.loaned || !slice.replicas.is_empty()) {
                     let (kind, position) = (on.kind.name.as_str(), slice.position);
                     taken.push(plan::Slice { gpu, kind, position, replicas: Vec::new() });
                 }
@@ -155,7 +159,7 @@ impl Known<'_> {
             let empty = gpu
                 .slices
                 .iter()
-                .filter(|slice| !slice.loaned && !slice.pinned && !slice.doomed)
+                .filter(|slice| !slice.loaned && !slice.doomed)
                 .filter(|slice| slice.replicas.is_empty())
                 .map(|slice| slice.position)
                 .filter(|position| !used.contains(&spot(index, *position)))
@@ -190,6 +194,7 @@ impl Known<'_> {
                     processes: replica.processes,
                     capacity_rps: replica.capacity_rps,
                     serves_rps: same.map_or(replica.capacity_rps, |one| one.serves_rps),
+                    pinned: false,
                     why: same.map_or_else(|| self.why(model, &replica.why), |one| one.why.clone()),
                 });
             }

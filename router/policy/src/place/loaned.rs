@@ -49,7 +49,7 @@ pub fn room(snapshot: &Snapshot, target: &Target, profile: &str) -> Option<Room>
     for (gpu, on) in snapshot.gpus.iter().enumerate().filter(|(_, on)| on.healthy && on.cuttable) {
         let planned = || target.placed.iter().filter(move |one| one.gpu == gpu);
         let lent = || on.slices.iter().filter(|slice| slice.loaned);
-        let holds = on.slices.iter().filter(|slice| slice.pinned || !slice.replicas.is_empty());
+        let holds = on.slices.iter().filter(|slice| !slice.replicas.is_empty());
         let mut used: Vec<Position> = planned()
             .map(|one| one.position)
             .chain(lent().chain(holds).map(|slice| slice.position))

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Leaving, Placed, Refusal, Snapshot, State, Target,
-    begun::There,
+    Leaving, Placed, Refusal, Replica, Snapshot, State, Target,
     known::{Known, Part, placeable, unwanted},
 };
 use crate::plan::{self, Model};
@@ -17,6 +16,7 @@ pub(super) fn target(snapshot: &Snapshot) -> (Target, Vec<Refusal>) {
     let known = Known::new(snapshot);
     let mut refusals = known.told.clone();
     let mut target = known.begun();
+    known.hold_pins(&mut target);
     known.drop_surplus(&mut target);
     known.readopt(&mut target);
     known.succeed(&mut target);
@@ -67,17 +67,17 @@ impl Known<'_> {
     /// Lets go what is not needed: what is still to be started before those that start, these before
     /// the idle, and these before the least busy.
     fn drop_surplus(&self, target: &mut Target) {
-        let there: BTreeMap<u64, There<'_>> =
-            self.there().map(|there| (there.replica.id, there)).collect();
+        let there: BTreeMap<u64, &Replica> =
+            self.there().map(|there| (there.replica.id, there.replica)).collect();
         let of = |index: usize, target: &Target| {
             target.placed[index].replica.and_then(|id| there.get(&id).copied())
         };
         let mut order: Vec<(u8, f64, u64, usize)> = Vec::new();
         for index in 0..target.placed.len() {
             match of(index, target) {
+                _ if target.placed[index].pinned => {}
                 None => order.push((0, 0.0, u64::MAX, index)),
-                Some(There { slice, .. }) if slice.pinned => {}
-                Some(There { replica, .. }) => {
+                Some(replica) => {
                     let stage = if replica.state == State::Starting { 1 } else { 2 };
                     order.push((stage, replica.busy, replica.id, index));
                 }
@@ -146,6 +146,7 @@ impl Known<'_> {
                 processes: replica.processes,
                 capacity_rps: replica.capacity_rps,
                 serves_rps: replica.capacity_rps,
+                pinned: false,
                 why: needs(names[replica.model]) + &self.why(names[replica.model], &replica.why),
             })
         }));
@@ -156,6 +157,7 @@ impl Known<'_> {
     pub(super) fn plan_anew(&self, target: &Target) -> Option<Vec<Placed>> {
         let free: Vec<usize> = (0..self.snapshot.gpus.len())
             .filter(|gpu| self.snapshot.gpus[*gpu].is_free())
+            .filter(|gpu| self.pins.iter().all(|pin| pin.gpu != *gpu))
             .collect();
         let fixed = |one: &Placed| free.binary_search(&one.gpu).is_err();
         let Part { problem, names } = self.problem(&free, target, fixed);

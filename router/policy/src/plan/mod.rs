@@ -19,6 +19,7 @@ mod relax;
 mod replan;
 pub mod rivals;
 mod room;
+mod roomy;
 mod rounding;
 mod search;
 mod seat;
@@ -33,6 +34,7 @@ pub use outcome::{Plan, PlanError, Replica, Slice};
 pub use problem::{Gpus, Measured, Model, Problem, Row, Rules};
 pub use replan::{Replan, moves, repair, replan};
 pub use room::Site;
+pub use roomy::solve_roomily;
 
 use self::{
     cover::Turns,

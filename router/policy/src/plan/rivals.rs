@@ -9,12 +9,12 @@ mod greedy;
 mod parva;
 mod yard;
 
-use super::{Plan, PlanError, Problem, solve, solve_blind};
+use super::{Plan, PlanError, Problem, solve_blind, solve_roomily};
 
 /// A way to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planner {
-    /// This module's parent.
+    /// This module's parent, with what its GPUs leave spread evenly.
     Sluice,
     /// Whole GPUs, one model on each.
     WholeGpus,
@@ -62,7 +62,7 @@ impl Planner {
     /// Plans. Only ours gives a bound; that of the others is 0.
     pub fn plan(self, problem: &Problem) -> Result<Plan, PlanError> {
         match self {
-            Self::Sluice => solve(problem),
+            Self::Sluice => solve_roomily(problem),
             Self::WholeGpus => fit::whole_gpus(problem),
             Self::FirstFit => fit::first_fit(problem),
             Self::BestFit => fit::best_fit(problem),

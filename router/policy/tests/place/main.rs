@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod pinned;
 mod world;
 
 use policy::{
@@ -171,7 +172,7 @@ fn lent_and_pinned_slices_and_gpus_that_cannot_be_cut_are_left_as_they_are() {
     let mut world = World::empty(2, vec![model("a", 100.0, 250.0)]);
     world.lend(0, "4g.40gb@0");
     world.hold((0, "1g.10gb@4"), 0, State::Ready, 0.1);
-    world.gpus[0].slices.last_mut().unwrap().pinned = true;
+    world.pin(0, (0, "1g.10gb@4"));
     world.gpus[1].cuttable = false;
     world.cut(1, "2g.20gb@0");
     let decision = place(&world.snapshot(true));

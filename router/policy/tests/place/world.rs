@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mig::{Geometry, Position};
 use policy::{
     interference::Load,
-    place::{Action, Gpu, Placed, Replica, Slice, Snapshot, State, Target, place},
+    place::{Action, Gpu, Pin, Placed, Replica, Slice, Snapshot, State, Target, place},
     plan::{Measured, Model, Row, Rules},
 };
 
@@ -59,6 +59,7 @@ pub(crate) fn model(name: &str, rps: f64, demand_rps: f64) -> Model {
 pub(crate) struct World {
     pub(crate) models: Vec<Model>,
     pub(crate) gpus: Vec<Gpu>,
+    pub(crate) pins: Vec<Pin>,
     pub(crate) said_no_room: bool,
     /// Replicas that were stopped before they were ready.
     pub(crate) cancelled: u32,
@@ -78,6 +79,7 @@ impl World {
         Self {
             models,
             gpus: vec![gpu; gpus],
+            pins: Vec::new(),
             said_no_room: false,
             cancelled: 0,
             last: Target::default(),
@@ -104,6 +106,7 @@ impl World {
             models: self.models.clone(),
             gpus: self.gpus.clone(),
             rules: Rules { work: 200_000, ..Rules::default() },
+            pins: self.pins.clone(),
             consolidate,
             last: self.last.clone(),
         }
@@ -115,8 +118,7 @@ impl World {
 
     pub(crate) fn cut(&mut self, gpu: usize, position: &str) {
         let position = self.position(gpu, position);
-        let slice =
-            Slice { position, loaned: false, pinned: false, doomed: false, replicas: Vec::new() };
+        let slice = Slice { position, loaned: false, doomed: false, replicas: Vec::new() };
         self.gpus[gpu].slices.push(slice);
     }
 
@@ -153,6 +155,12 @@ impl World {
         });
         self.serves_rps.insert(id, capacity_rps);
         self.next += 1;
+    }
+
+    /// Wants a model on a slice.
+    pub(crate) fn pin(&mut self, model: usize, (gpu, position): (usize, &str)) {
+        let position = self.position(gpu, position);
+        self.pins.push(Pin { model, gpu, position, from: None, by: "ada".to_owned() });
     }
 
     pub(crate) fn demands(&self) -> Vec<f64> {
@@ -259,19 +267,13 @@ impl World {
             let index = on.slices.iter().position(|slice| slice.position == *position);
             let index = index.ok_or_else(|| format!("gpu {gpu} has no {position}"))?;
             let slice = on.slices.remove(index);
-            if slice.loaned || slice.pinned || !slice.replicas.is_empty() {
+            if slice.loaned || !slice.replicas.is_empty() {
                 return Err(format!("gpu {gpu}: {position} is in use"));
             }
         }
         for position in create {
             let replicas = Vec::new();
-            on.slices.push(Slice {
-                position: *position,
-                loaned: false,
-                pinned: false,
-                doomed: false,
-                replicas,
-            });
+            on.slices.push(Slice { position: *position, loaned: false, doomed: false, replicas });
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use policy::{
     interference::Load,
-    plan::{Gpus, Measured, Model, Problem, Rules, rivals::Planner, solve},
+    plan::{Gpus, Measured, Model, Plan, Problem, Rules, rivals::Planner, solve, solve_roomily},
 };
 
 use super::{checker, fleets};
@@ -54,6 +54,27 @@ fn with_a_slice_to_each_model_the_exact_optima_are_reached() {
 #[test]
 fn with_shared_slices_one_gpu_less_is_enough_each_time() {
     assert_eq!([1, 2, 3].map(|number| gpus(number, true)), [1, 2, 4]);
+}
+
+#[test]
+fn what_is_left_of_the_gpus_is_spread_evenly_and_takes_no_more_of_them() {
+    for number in 1..=3 {
+        let problem = scenario(number, true);
+        let (tight, roomy) = (solve(&problem).unwrap(), solve_roomily(&problem).unwrap());
+        assert!(checker::problems(&problem, &roomy).is_empty(), "scenario {number}");
+        assert_eq!((roomy.gpus_used, roomy.bound_gpus), (tight.gpus_used, tight.bound_gpus));
+        let least = |plan: &Plan| {
+            let models = problem.models.iter().enumerate();
+            let room = models.map(|(index, model)| plan.capacity_rps(index) / model.demand_rps);
+            room.fold(f64::INFINITY, f64::min)
+        };
+        assert!(least(&roomy) >= least(&tight), "scenario {number}");
+    }
+    let problem = scenario(3, true);
+    let roomy = solve_roomily(&problem).unwrap();
+    let each = problem.models.iter().enumerate();
+    let mut room = each.map(|(index, model)| roomy.capacity_rps(index) / model.demand_rps);
+    assert!(room.all(|part| part > 1.03), "three in a hundred for every model of scenario 3");
 }
 
 #[test]

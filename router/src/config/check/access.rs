@@ -7,16 +7,19 @@ use super::{
         Key, KeyHash, RouterSettings, Scope, Tenant,
         draft::{Draft, KeyDraft, TenantDraft},
         problems::{At, Notes, Place},
+        tree::OneOrMore,
     },
     line, one_of, word,
 };
 
+/// Keys one caller may have at a time: the one in use, and those that take its place.
+const MAX_KEYS: usize = 4;
 const SCOPES: [(&str, Scope); 3] =
     [("infer", Scope::Infer), ("jobs", Scope::Jobs), ("admin", Scope::Admin)];
 
 pub(super) fn tenant(draft: &TenantDraft, notes: &mut Notes<'_>) -> Option<Tenant> {
     let name = draft.name.as_ref().map(|name| word("name", name, notes));
-    let key = draft.key_sha256.as_ref().and_then(|given| hash(given, notes));
+    let keys = draft.key_sha256.as_ref().and_then(|given| hashes(given, notes));
     for (key, given) in [("rate_rps", &draft.rate_rps), ("share", &draft.share)] {
         if let Some(At { value, place }) = given
             && *value <= 0.0
@@ -26,7 +29,7 @@ pub(super) fn tenant(draft: &TenantDraft, notes: &mut Notes<'_>) -> Option<Tenan
     }
     Some(Tenant {
         name: name?,
-        key: key?,
+        keys: keys?,
         rate_rps: draft.rate_rps.as_ref().map(|rate| rate.value),
         share: draft.share.as_ref().map_or(1.0, |share| share.value),
     })
@@ -34,9 +37,9 @@ pub(super) fn tenant(draft: &TenantDraft, notes: &mut Notes<'_>) -> Option<Tenan
 
 pub(super) fn key(draft: &KeyDraft, notes: &mut Notes<'_>) -> Option<Key> {
     let name = draft.name.as_ref().map(|name| word("name", name, notes));
-    let key = draft.key_sha256.as_ref().and_then(|given| hash(given, notes));
+    let keys = draft.key_sha256.as_ref().and_then(|given| hashes(given, notes));
     let scopes = draft.scopes.as_ref().and_then(|given| scopes(given, notes));
-    Some(Key { name: name?, key: key?, scopes: scopes? })
+    Some(Key { name: name?, keys: keys?, scopes: scopes? })
 }
 
 fn scopes(given: &At<Vec<At<String>>>, notes: &mut Notes<'_>) -> Option<Vec<Scope>> {
@@ -49,14 +52,21 @@ fn scopes(given: &At<Vec<At<String>>>, notes: &mut Notes<'_>) -> Option<Vec<Scop
     (scopes.len() == given.value.len()).then_some(scopes)
 }
 
-fn hash(given: &At<String>, notes: &mut Notes<'_>) -> Option<KeyHash> {
-    match KeyHash::parse(&given.value) {
-        Ok(hash) => Some(hash),
-        Err(why) => {
-            notes.problem(given.place, why);
-            None
+fn hashes(given: &At<OneOrMore<String>>, notes: &mut Notes<'_>) -> Option<Vec<KeyHash>> {
+    let OneOrMore(all) = &given.value;
+    if all.is_empty() || all.len() > MAX_KEYS {
+        let found = all.len();
+        notes.problem(given.place, format!("key_sha256 has {found} hashes; give 1 to {MAX_KEYS}"));
+        return None;
+    }
+    let mut hashes = Vec::new();
+    for At { value, place } in all {
+        match KeyHash::parse(value) {
+            Ok(hash) => hashes.push(hash),
+            Err(why) => notes.problem(*place, why),
         }
     }
+    (hashes.len() == all.len()).then_some(hashes)
 }
 
 /// No two tenants or keys may be known by the same key.
@@ -64,7 +74,8 @@ pub(super) fn distinct_hashes(draft: &Draft, notes: &mut Notes<'_>) {
     let tenants = draft.tenants.iter().map(|tenant| tenant.key_sha256.as_ref());
     let keys = draft.keys.iter().map(|key| key.key_sha256.as_ref());
     let mut seen: HashMap<KeyHash, Place> = HashMap::new();
-    for given in tenants.chain(keys).flatten() {
+    let lists = tenants.chain(keys).flatten();
+    for given in lists.flat_map(|list| &list.value.0) {
         let Ok(hash) = KeyHash::parse(&given.value) else { continue };
         if let Some(first) = seen.insert(hash, given.place) {
             let first = line(first, notes);

@@ -9,13 +9,14 @@ use super::{
         problems::{At, Notes, Place},
         tree::OneOrMore,
     },
-    word,
+    tls, word,
 };
 
 pub(super) fn check(draft: &JoinDraft, base_dir: &Path, notes: &mut Notes<'_>) -> Option<Join> {
     let name = draft.name.as_ref().map(|name| word("name", name, notes));
     let advertise = draft.advertise.as_ref().and_then(|given| address(given, notes));
     let routers = draft.router.as_ref().and_then(|given| routers(given, notes));
+    let tls = tls::of_join(draft, base_dir, notes);
     let path = |given: &At<String>| base_dir.join(&given.value);
     Some(Join {
         routers: routers?,
@@ -23,6 +24,7 @@ pub(super) fn check(draft: &JoinDraft, base_dir: &Path, notes: &mut Notes<'_>) -
         run_dir: draft.run_dir.as_ref().map(path)?,
         name,
         advertise,
+        tls,
     })
 }
 
@@ -30,7 +32,8 @@ pub(super) fn check(draft: &JoinDraft, base_dir: &Path, notes: &mut Notes<'_>) -
 pub(super) fn only(draft: &Draft, notes: &mut Notes<'_>) {
     let message = "[join] makes this a worker's file; this belongs in the router's";
     let named = |name: &Option<At<String>>| name.as_ref().map(|name| name.place);
-    let mut places: Vec<Option<Place>> = vec![draft.router.place];
+    let mut places: Vec<Option<Place>> =
+        vec![draft.router.place, draft.tls.as_ref().map(|tls| tls.place)];
     places.extend(draft.models.iter().map(|model| Some(model.place)));
     places.extend(draft.tenants.iter().map(|tenant| named(&tenant.name)));
     places.extend(draft.keys.iter().map(|key| named(&key.name)));

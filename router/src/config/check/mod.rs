@@ -11,6 +11,7 @@ pub(crate) mod model;
 mod objective;
 mod router;
 mod tensors;
+mod tls;
 mod tracing;
 mod worker;
 
@@ -48,6 +49,7 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
     }
     let planner = draft.planner.as_ref().map_or_else(Planner::default, |draft| draft.check(notes));
     let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
+    let tls = draft.tls.as_ref().map(|draft| tls::check(draft, source.base_dir, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
     let workers: Vec<_> =
         draft.workers.iter().map(|draft| worker::check(draft, source.base_dir, notes)).collect();
@@ -71,6 +73,10 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         planner,
         tracing: match tracing {
             Some(checked) => Some(checked?),
+            None => None,
+        },
+        tls: match tls {
+            Some(tls) => Some(tls?),
             None => None,
         },
         join: match join {

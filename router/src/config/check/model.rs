@@ -89,8 +89,8 @@ fn slo_target(given: Option<&At<f64>>, notes: &mut Notes<'_>) -> f64 {
 
 fn replicas(draft: &ModelDraft, notes: &mut Notes<'_>) -> Replicas {
     let given = &draft.replicas;
-    let min = within_u32("replicas.min", given.min.as_ref(), 1..=4096, 1, notes);
-    let max = within_u32("replicas.max", given.max.as_ref(), 1..=4096, min, notes);
+    let min = within_u32("replicas.min", given.min.as_ref(), 0..=4096, 1, notes);
+    let max = within_u32("replicas.max", given.max.as_ref(), 1..=4096, min.max(1), notes);
     if min > max {
         let place = given.min.as_ref().map_or(draft.place, |at| at.place);
         notes.problem(place, format!("replicas.min is {min} but replicas.max is {max}"));

@@ -59,6 +59,13 @@ pub(super) fn check(draft: &RouterDraft, base_dir: &Path, notes: &mut Notes<'_>)
             256 << 20,
             notes,
         ),
+        max_buffered_bytes: bytes(
+            "max_buffered_bytes",
+            &draft.max_buffered_bytes,
+            1 << 40,
+            1 << 30,
+            notes,
+        ),
         max_header_bytes: bytes(
             "max_header_bytes",
             &draft.max_header_bytes,
@@ -141,6 +148,15 @@ fn reachable_limits(draft: &RouterDraft, settings: &RouterSettings, notes: &mut 
         let message = format!(
             "a compressed body can never reach max_body_bytes {body}: \
              max_decompressed_bytes is {decompressed}"
+        );
+        notes.warn(at.map_or(Place::Offset(0), |at| at.place), message);
+    }
+    let (largest, buffered) = (body.max(decompressed), settings.max_buffered_bytes);
+    if buffered < largest {
+        let at = draft.max_buffered_bytes.as_ref().or(draft.max_decompressed_bytes.as_ref());
+        let message = format!(
+            "max_buffered_bytes {buffered} is less than one body may be, {largest}: \
+             it would be refused even alone"
         );
         notes.warn(at.map_or(Place::Offset(0), |at| at.place), message);
     }

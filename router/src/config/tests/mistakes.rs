@@ -330,6 +330,42 @@ fn wrong_kinds_of_tables_are_told() {
     assert!(problems("[model]\n").contains("model is a table; give a list of tables"));
 }
 
+#[test]
+fn certificates_are_read_and_told_by_their_line() {
+    let tls = |text: &str| problems(&slow(&format!("[tls]\n{text}"))).replace("../tests/", "");
+    assert_eq!(tls("cert = \"a.pem\"\n"), "r.toml:8:1: [tls] needs `key`");
+    assert_eq!(
+        tls("cert = \"../tests/certificates/router.pem\"\nkey = \"none.key\"\n"),
+        "r.toml:10:7: private key none.key: no such file"
+    );
+    let workers = |more: &str| problems(&JOIN.replace("[[worker]]", &format!("{more}[[worker]]")));
+    let line = 5;
+    assert_eq!(
+        workers("ca = \"../README.md\"\n").replace("../", ""),
+        format!("r.toml:{line}:6: certificate authority README.md: it holds no certificate in PEM")
+    );
+    assert_eq!(
+        workers("cert = \"a.pem\"\n"),
+        format!(
+            "r.toml:{line}:8: cert and key need each other\n\
+             r.toml:{line}:8: cert and key have no effect without ca, the routers' authority"
+        )
+    );
+}
+
+#[test]
+fn a_list_of_keys_is_a_key_and_those_that_take_its_place() {
+    let keys = |list: &str| slow(&format!("[[tenant]]\nname = \"t\"\nkey_sha256 = {list}\n"));
+    let hashes: Vec<String> =
+        (0..5).map(|digit| format!("\"{}\"", format!("{digit}a").repeat(32))).collect();
+    let list = |count: usize| keys(&format!("[{}]", hashes[..count].join(", ")));
+    assert_eq!(read(&list(2)).unwrap().0.tenants[0].keys.len(), 2);
+    assert_eq!(problems(&list(0)), "r.toml:10:14: key_sha256 has 0 hashes; give 1 to 4");
+    assert_eq!(problems(&list(5)), "r.toml:10:14: key_sha256 has 5 hashes; give 1 to 4");
+    let shown = read(&list(2)).unwrap().0.effective.to_string();
+    assert!(shown.contains("key_sha256 = [\"<hidden>\", \"<hidden>\"]"), "{shown}");
+}
+
 /// Edits of [`crowded`], each wrong in its own way.
 const MISTAKES: &[(&str, &str)] = &[
     ("listen = \"127.0.0.1:8000\"", "listen = \"here\""),

@@ -90,7 +90,8 @@ fn the_commented_keys_of_the_full_sample_are_known_ones() {
     }
     let uncommented = uncommented
         .replace("\"slo\"", "\"timeout\"")
-        .replace("profiles/x.csv", "profiles/fast.csv");
+        .replace("profiles/x.csv", "profiles/fast.csv")
+        .replace("tls/", "../tests/certificates/");
     let (config, _) = read(&uncommented).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!((config.tenants.len(), config.keys.len()), (1, 1));
     assert!(config.loans.is_some() && config.router.state_dir.is_some());

@@ -3,19 +3,10 @@
 //! The first byte of an input says how the rest is framed, so that the fuzzer can reach every path
 //! without having to guess a header length that fits: see [`framed`]. A seed is `S` and a JSON part,
 //! then, if there is binary data, the byte 0x1e, which JSON cannot contain, and the data.
-//!
-//! From the package's directory:
-//!
-//! ```text
-//! cargo fuzz run -s none request fuzz/corpus/request fuzz/seeds -- -dict=fuzz/request.dict
-//! ```
-
-#![no_main]
 
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use oip::{Datatype, Encoded, Form, Request, Response, Signature, TensorSpec};
 
 const MAX_BATCH: u32 = 8;
@@ -88,7 +79,7 @@ fn echo(request: &Request) {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+pub(super) fn run(input: &[u8]) {
     let (body, length) = framed(input);
     let _ = Response::decode(body.clone(), length);
     for model in MODELS.iter() {
@@ -108,4 +99,8 @@ fuzz_target!(|input: &[u8]| {
             assert!(names.eq(model.inputs.iter().map(|spec| &spec.name)));
         }
     }
-});
+}
+
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    super::files("tests/fuzz/seeds/request", "")
+}

@@ -1,0 +1,88 @@
+//! Drains and pins over HTTP.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, RawQuery, Request, State},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, Limited};
+
+use super::{Admin, jobs::only, routes::Asked};
+use crate::{
+    http::{backend::Backend, reply},
+    orders::{Order, OrderError},
+};
+
+/// The longest request.
+const LONGEST: usize = 64 << 10;
+const BOTH: &[&str] = &["POST", "DELETE"];
+
+/// The routes, under `/admin`.
+pub(super) fn routes<B: Backend>() -> Router<Arc<Admin<B>>> {
+    let drains = post(drain::<B>).delete(give_back::<B>);
+    let pins = post(pin::<B>).delete(unpin::<B>);
+    Router::new()
+        .route("/v1/workers/{name}/drain", only(drains, BOTH))
+        .route("/v1/models/{name}/pin", only(pins, BOTH))
+}
+
+async fn read(request: Request) -> Result<Vec<u8>, OrderError> {
+    let body = Limited::new(request.into_body(), LONGEST).collect().await;
+    let body = body.map_err(|_| OrderError::Invalid {
+        what: format!("the request is longer than {LONGEST} bytes, or was cut off"),
+    })?;
+    Ok(body.to_bytes().to_vec())
+}
+
+async fn give<B: Backend>(admin: &Admin<B>, order: Order) -> Result<Response, OrderError> {
+    let report = (admin.hooks.order)(order).await?;
+    Ok(reply::json(StatusCode::OK, &report).into_response())
+}
+
+async fn drain<B: Backend>(
+    State(admin): Asked<B>,
+    Path(worker): Path<String>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, OrderError> {
+    let body = read(request).await?;
+    let order = Order::drain(worker, &body, admin.shared.access.load().key_name(&headers))?;
+    give(&admin, order).await
+}
+
+async fn give_back<B: Backend>(
+    State(admin): Asked<B>,
+    Path(worker): Path<String>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, OrderError> {
+    let query = query.unwrap_or_default();
+    let order = Order::give_back(worker, &query, admin.shared.access.load().key_name(&headers))?;
+    give(&admin, order).await
+}
+
+async fn pin<B: Backend>(
+    State(admin): Asked<B>,
+    Path(model): Path<String>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, OrderError> {
+    let body = read(request).await?;
+    let order = Order::pin(model, &body, admin.shared.access.load().key_name(&headers))?;
+    give(&admin, order).await
+}
+
+async fn unpin<B: Backend>(
+    State(admin): Asked<B>,
+    Path(model): Path<String>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, OrderError> {
+    let query = query.unwrap_or_default();
+    let order = Order::unpin(model, &query, admin.shared.access.load().key_name(&headers))?;
+    give(&admin, order).await
+}

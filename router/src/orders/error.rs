@@ -1,0 +1,79 @@
+//! Why an order is not taken, and what the operator is told.
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::json;
+use store::CommitError;
+
+use crate::http::reply;
+
+/// A refused order.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// It cannot be read.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// No such worker.
+    #[error("no worker named {worker:?}")]
+    UnknownWorker {
+        /// As it was given.
+        worker: String,
+    },
+    /// No such model.
+    #[error("no model named {model:?}")]
+    UnknownModel {
+        /// As it was given.
+        model: String,
+    },
+    /// Nothing of the kind stands.
+    #[error("{what}")]
+    NotOrdered {
+        /// What does not.
+        what: String,
+    },
+    /// It cannot be carried out.
+    #[error("{why}; nothing was changed")]
+    Conflict {
+        /// What stands in the way.
+        why: String,
+    },
+    /// It could not be written down.
+    #[error("the order cannot be kept; nothing was changed")]
+    Unkept(#[from] CommitError),
+}
+
+impl OrderError {
+    /// The HTTP status the operator sees.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Invalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::UnknownWorker { .. } | Self::UnknownModel { .. } | Self::NotOrdered { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::Unkept(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The `reason` in the body, from a fixed set.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Invalid { .. } => "invalid",
+            Self::UnknownWorker { .. } => "unknown_worker",
+            Self::UnknownModel { .. } => "unknown_model",
+            Self::NotOrdered { .. } => "not_ordered",
+            Self::Conflict { .. } => "conflict",
+            Self::Unkept(_) => "storage",
+        }
+    }
+}
+
+impl IntoResponse for OrderError {
+    fn into_response(self) -> Response {
+        let body = json!({"error": self.to_string(), "reason": self.reason()});
+        reply::json(self.status(), &body).into_response()
+    }
+}

@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+
+use super::*;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("sluice-orders-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn open(&self) -> Arc<Orders> {
+        Orders::open(Some(&self.0)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn seat(gpu: u32) -> Seat {
+    Seat { worker: "east".to_owned(), gpu, position: "3g.40gb@0".to_owned() }
+}
+
+fn pin(gpu: u32, from: Option<u32>) -> Pin {
+    let (model, by) = ("digits".to_owned(), "ada".to_owned());
+    Pin { model, at: seat(gpu), from: from.map(seat), by, since_ms: u64::from(gpu) }
+}
+
+#[test]
+fn orders_stand_until_they_are_taken_back_whatever_becomes_of_the_process() {
+    let folder = Folder::new("stand");
+    let orders = folder.open();
+    let drain = Drain { by: "ada".to_owned(), since_ms: 7 };
+    orders.drain("east", drain.clone()).unwrap();
+    orders.drain("east", Drain { by: "bob".to_owned(), since_ms: 9 }).unwrap();
+    orders.pin(pin(1, None)).unwrap();
+    orders.pin(pin(0, None)).unwrap();
+    drop(orders);
+    let again = folder.open();
+    let standing = again.standing();
+    assert_eq!(standing.drains, [("east".to_owned(), drain)].into());
+    assert_eq!(standing.pins, [pin(0, None), pin(1, None)]);
+    again.give_back("east").unwrap();
+    again.unpin("digits", &seat(0)).unwrap();
+    drop(again);
+    let standing = folder.open().standing();
+    assert_eq!(*standing, Standing { drains: BTreeMap::new(), pins: vec![pin(1, None)] });
+}
+
+#[test]
+fn a_pin_moves_with_its_replica() {
+    let folder = Folder::new("move");
+    let orders = folder.open();
+    orders.pin(pin(0, None)).unwrap();
+    orders.pin(pin(1, Some(0))).unwrap();
+    assert_eq!(orders.standing().pins, [pin(1, Some(0))]);
+    orders.left(&[pin(1, Some(0))]).unwrap();
+    drop(orders);
+    assert_eq!(folder.open().standing().pins, [pin(1, None)]);
+}
+
+#[test]
+fn an_operator_may_give_a_name_and_nothing_that_breaks_a_line() {
+    let by = |body: &str| match Order::drain("east".to_owned(), body.as_bytes(), None) {
+        Ok(Order::Drain { by, .. }) => by,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(by(""), "admin");
+    assert_eq!(by(r#"{"by": "Ada L."}"#), "Ada L.");
+    let by_key = Order::drain("east".to_owned(), b"", Some("nights")).unwrap();
+    assert!(matches!(by_key, Order::Drain { by, .. } if by == "nights"));
+    for body in [r#"{"by": ""}"#, r#"{"by": "a\nb"}"#, r#"{"to": "ada"}"#, "[]"] {
+        let refused = Order::drain("east".to_owned(), body.as_bytes(), None).unwrap_err();
+        assert_eq!(refused.reason(), "invalid", "{body}: {refused}");
+    }
+    let query = "worker=east&gpu=1&position=3g.40gb%400&by=Ada+L.";
+    let order = Order::unpin("digits".to_owned(), query, None).unwrap();
+    let at = Seat { gpu: 1, ..seat(0) };
+    assert_eq!(order, Order::Unpin { model: "digits".to_owned(), at, by: "Ada L.".to_owned() });
+    let refused = Order::unpin("digits".to_owned(), "worker=east&gpu=one", None).unwrap_err();
+    assert_eq!(refused.to_string(), "gpu is \"one\"; give its index");
+}

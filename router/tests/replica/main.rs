@@ -1,0 +1,7 @@
+//! Models before replicas over real sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod cache;
+mod stack;
+mod turns;
