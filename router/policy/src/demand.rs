@@ -190,7 +190,9 @@ impl Demand {
         best = self.calm(best, provided_rps, now);
         best = self.patient(best, now);
         // Before anything is known, nothing is taken away.
-        if best.0 < provided_rps && !self.recent.knows(self.rule.window, now) {
+        let silent = self.recent.rate(self.rule.window, now) <= 0.0 && self.waiting == 0;
+        let soon = if silent { self.rule.panic_window } else { self.rule.window };
+        if best.0 < provided_rps && !self.recent.knows(soon, now) {
             best = (provided_rps, Why::New);
         }
         let quiet = self.asked_at.is_some_and(|at| now.since(at) >= self.rule.idle);
