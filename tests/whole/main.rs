@@ -17,6 +17,8 @@ mod hangups;
 mod hostile_clients;
 mod hostile_jobs;
 mod jobs;
+mod killed_jobs;
+mod loans;
 mod maintenance;
 mod metrics;
 mod objective;

@@ -46,13 +46,16 @@ impl Load {
     /// What this router was asked for.
     pub fn of(model: &Model) -> Self {
         let totals = model.dispatcher().metrics().totals();
+        let inside = model.dispatcher().view();
+        let waiting = inside.waiting as u64;
         let (eligible, within) = (totals.eligible(), totals.within_objective);
         Self {
-            arrived: eligible + totals.abandoned,
+            // A rise is to be seen when requests come, not when they are answered.
+            arrived: eligible + totals.abandoned + waiting + inside.in_flight as u64,
             late: eligible.saturating_sub(totals.failed + within),
             eligible,
             within,
-            waiting: model.dispatcher().waiting() as u64,
+            waiting,
         }
     }
 
@@ -69,7 +72,7 @@ impl Load {
 
     /// What came since `before`; all of it if the router has started anew since.
     fn since(self, before: Self) -> Self {
-        if self.arrived < before.arrived {
+        if self.eligible < before.eligible {
             return self;
         }
         let less = |now: u64, then: u64| now.saturating_sub(then);

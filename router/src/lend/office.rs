@@ -110,11 +110,12 @@ impl Office {
             records.iter().map(|record| world::job(config, record, lease, now_ms)).collect();
         let tenants = world::tenants(config, config.loans.as_ref(), &registry.jobs().accounts());
         let lends = |held| held != policy::loan::Held::Inference;
-        let offered = lendable.slices.iter().filter(|slice| lends(slice.held)).count();
+        let slices = &lendable.with_cuttable(&seen, spec);
+        let offered = slices.iter().filter(|slice| lends(slice.held)).count();
         let needs = registry.ledger().needs();
         let kept = (needs.forecast + needs.reserve) as usize;
         let dependable = u32::try_from(offered.saturating_sub(kept)).unwrap_or(u32::MAX);
-        let (slices, tenants, jobs) = (&lendable.slices, &tenants, &jobs);
+        let (tenants, jobs) = (&tenants, &jobs);
         let offer = Offer { now: moment(now_ms), slices, tenants, jobs, dependable };
         let admitted = admit(&world::ask(config, spec), &offer).map_err(JobError::Refused)?;
         Ok(admitted.start_by.map(millis))

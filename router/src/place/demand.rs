@@ -27,6 +27,8 @@ struct Followed {
     taken_at: Moment,
     arrived: u64,
     late: u64,
+    /// Whether more of the last second's requests missed their objective than may.
+    losing: bool,
     /// The longest that a replica was seen to take from being asked for to being ready.
     load_time: Option<Duration>,
 }
@@ -48,6 +50,7 @@ impl Demands {
             taken_at: now,
             arrived,
             late,
+            losing: false,
             load_time: None,
         });
         if known.rule != rule {
@@ -67,19 +70,31 @@ impl Demands {
             late: scaled(late.saturating_sub(known.late)),
             waiting: scaled(waiting),
         };
+        known.losing = seen.late as f64 > (1.0 - model.config().slo_target) * seen.arrived as f64;
         known.demand.observe(seen, now);
         (known.taken_at, known.arrived, known.late) = (now, arrived, late);
     }
 
-    /// What to provide for, where `provided_rps` is ready.
-    pub(super) fn forecast(&mut self, model: &str, provided_rps: f64, now: Moment) -> Forecast {
+    /// What to provide for, where `provided_rps` is ready and slices are to be had in `notice`.
+    pub(super) fn forecast(
+        &mut self,
+        model: &str,
+        provided_rps: f64,
+        notice: Duration,
+        now: Moment,
+    ) -> Forecast {
         match self.models.get_mut(model) {
             Some(known) => {
                 let load_time = known.load_time.unwrap_or(LOAD_TIME);
-                known.demand.forecast(provided_rps, load_time, now)
+                known.demand.forecast(provided_rps, notice + load_time, now)
             }
             None => Forecast { rate_rps: 0.0, floor_rps: 0.0, why: policy::demand::Why::Idle },
         }
+    }
+
+    /// Whether requests of a model are being lost.
+    pub(super) fn is_losing(&self, model: &str) -> bool {
+        self.models.get(model).is_some_and(|known| known.losing)
     }
 
     /// How long a replica takes to load, as far as is known.
