@@ -95,9 +95,7 @@ impl Registry {
                 if model.dispatcher().replicas() >= wanted {
                     continue;
                 }
-                // Who drained a worker may return it.
-                let is_final = self.orders.standing().drains.is_empty();
-                if let Some(failure) = model.failure().filter(|_| is_final) {
+                if let Some(failure) = model.failure() {
                     let (name, reason) = (model.name(), failure.reason);
                     return Err(format!("model {name:?} cannot be served: {reason}"));
                 }

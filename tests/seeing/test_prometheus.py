@@ -16,6 +16,7 @@ QUIET = {
     "SluiceGpuProblem",
     "SluiceLoanNotReturned",
     "SluiceNoLeader",
+    "SluiceDrainStuck",
     "SluiceReloadRefused",
     "SluiceRouterNotSeen",
 }

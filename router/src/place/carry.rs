@@ -199,7 +199,14 @@ impl Placer {
     }
 
     /// Says once of each model that it has no room, and on the model for as long as that is so.
-    pub(super) fn complain(&mut self, decision: &Decision, config: &Config, registry: &Registry) {
+    pub(super) fn complain(
+        &mut self,
+        decision: &Decision,
+        (config, world): (&Config, &World),
+        registry: &Registry,
+    ) {
+        // A worker that is drained, or about to go, may come back.
+        let is_final = world.sites.iter().all(|site| site.open);
         let mut unplaced = BTreeSet::new();
         for refusal in &decision.refusals {
             let Some(index) = refusal.model else { continue };
@@ -209,7 +216,7 @@ impl Placer {
                 tracing::warn!(model = name, why, "not placed as it should be");
             }
             let somewhere = decision.target.placed.iter().any(|placed| placed.model == index);
-            if let Some(model) = registry.model(name).filter(|_| !somewhere) {
+            if let Some(model) = registry.model(name).filter(|_| is_final && !somewhere) {
                 model.failed(Failure { reason: why.clone(), returns: true });
             }
         }

@@ -160,7 +160,7 @@ impl Placer {
         };
         // Without a GPU there is no worker yet, which is no want of room.
         if !world.sites.is_empty() {
-            self.complain(&decision, &config, registry);
+            self.complain(&decision, (&config, &world), registry);
         }
         let error = self.neighbours.median_error();
         let told = Told { config: &config, world: &world, forecasts: &forecasts, error, at: now };
