@@ -48,7 +48,7 @@ impl Fleet {
 
     /// A job that runs on `slices`, has done half its steps, and stops only when [released](Self::release).
     #[track_caller]
-    fn job(&self, slices: Value, more: Value) -> Counting {
+    fn job(&self, slices: &Value, more: &Value) -> Counting {
         let mut environment = json!({"HOLD": self.hold});
         environment.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let asked = json!({"slices": slices, "environment": environment});
@@ -130,7 +130,7 @@ impl Last {
 #[track_caller]
 fn while_it_runs(last: Last) {
     let fleet = Fleet::start();
-    let training = fleet.job(json!(1), json!({}));
+    let training = fleet.job(&json!(1), &json!({}));
     let fleet = fleet.replace_both(&training, "running");
     last.kill(&training, 0);
     eventually("it was started again", || (training.starts(0).len() == 2).then_some(()));
@@ -139,9 +139,9 @@ fn while_it_runs(last: Last) {
 
 /// A job told to stop, which is in `state` until it is released.
 #[track_caller]
-fn while_it_stops(state: &str, more: Value, last: Last) {
+fn while_it_stops(state: &str, more: &Value, last: Last) {
     let fleet = Fleet::start();
-    let training = fleet.job(json!(1), more);
+    let training = fleet.job(&json!(1), more);
     want(&fleet.split.router, 3);
     wait_state(&fleet.split.router, training.id, state);
     let fleet = fleet.replace_both(&training, state);
@@ -153,7 +153,7 @@ fn while_it_stops(state: &str, more: Value, last: Last) {
 #[track_caller]
 fn while_it_shrinks(last: Last) {
     let fleet = Fleet::start();
-    let training = fleet.job(json!("1..2"), json!({}));
+    let training = fleet.job(&json!("1..2"), &json!({}));
     eventually("both ranks have begun", || (training.starts(1).len() == 1).then_some(()));
     want(&fleet.split.router, 2);
     wait_state(&fleet.split.router, training.id, "shrinking");
@@ -179,22 +179,22 @@ fn a_running_job_is_found_by_router_and_worker_and_tried_again_if_its_keeper_was
 
 #[test]
 fn a_noticed_job_stays_noticed_whoever_is_killed_and_waits_once_it_is_killed() {
-    while_it_stops("noticed", json!({"DEAF": "1"}), Last::Job);
+    while_it_stops("noticed", &json!({"DEAF": "1"}), Last::Job);
 }
 
 #[test]
 fn a_noticed_job_stays_noticed_whoever_is_killed_and_waits_once_its_keeper_is_killed() {
-    while_it_stops("noticed", json!({"DEAF": "1"}), Last::Keeper);
+    while_it_stops("noticed", &json!({"DEAF": "1"}), Last::Keeper);
 }
 
 #[test]
 fn a_checkpointing_job_goes_on_with_it_whoever_is_killed_and_waits_once_it_is_killed() {
-    while_it_stops("checkpointing", json!({}), Last::Job);
+    while_it_stops("checkpointing", &json!({}), Last::Job);
 }
 
 #[test]
 fn a_checkpointing_job_goes_on_with_it_whoever_is_killed_and_waits_once_its_keeper_is_killed() {
-    while_it_stops("checkpointing", json!({}), Last::Keeper);
+    while_it_stops("checkpointing", &json!({}), Last::Keeper);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_shrinking_job_shrinks_whoever_is_killed_and_though_a_keeper_is_killed() {
 fn a_preempted_job_waits_whoever_is_killed_and_goes_on_from_its_checkpoint() {
     let fleet = Fleet::start();
     fleet.release();
-    let training = fleet.job(json!(1), json!({}));
+    let training = fleet.job(&json!(1), &json!({}));
     want(&fleet.split.router, 3);
     wait_state(&fleet.split.router, training.id, "preempted");
     let fleet = fleet.replace_both(&training, "preempted");
@@ -223,7 +223,7 @@ fn a_preempted_job_waits_whoever_is_killed_and_goes_on_from_its_checkpoint() {
 fn a_queued_job_waits_whoever_is_killed_and_runs_once() {
     let fleet = Fleet::start();
     fleet.release();
-    let ahead = fleet.job(json!(2), json!({}));
+    let ahead = fleet.job(&json!(2), &json!({}));
     let queued = Counting::submit(&fleet.split.router, 1, &fleet.run());
     let Fleet { split, gpus, hold } = fleet;
     let split = split.replace_router();
