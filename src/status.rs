@@ -102,7 +102,7 @@ fn ask(args: &Args, paint: Paint) -> Result<String, String> {
 
 /// All of it, at most 80 columns wide.
 fn text(state: &State, paint: Paint) -> String {
-    let mut text = tables::head(state, paint);
+    let mut text = tables::head(state, paint) + &tables::lead(&state.lead, paint);
     for worker in &state.workers {
         text += &tables::worker(worker, paint);
         for gpu in &worker.gpus {

@@ -242,16 +242,16 @@ function body(model) {
 
 // What a forecast goes by, in words.
 const DECIDED = {
-  rate: "what is asked for now",
+  rate: "asked for now",
   rising: "it rises",
   queue: "requests wait",
   late: "answers are late",
   panic: "a sudden rise",
-  floor: "what was asked for lately",
-  daily: "what this hour was other days",
-  patience: "kept for a while: as much was needed lately",
-  new: "all there is: it was watched too short a time to know",
-  idle: "nothing is asked for",
+  floor: "the last half hour",
+  daily: "this hour, other days",
+  patience: "needed lately",
+  new: "too soon to tell",
+  idle: "nothing is asked",
 };
 
 // What each model is expected to be asked for beside what it can serve, what moved and what cannot.

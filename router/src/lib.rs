@@ -3,7 +3,8 @@
 //! [`http`] and [`admin`] are the listeners, [`cache`] spares what was answered before, [`dispatch`]
 //! turns requests into batches by the decisions of the `policy` package, [`transport`] carries them
 //! to executors, [`fleet`] hears the workers and keeps the connections they report, [`place`] tells the
-//! workers what there shall be, and [`lend`] gives what is idle to [`jobs`].
+//! workers what there shall be, [`lend`] gives what is idle to [`jobs`], and [`lead`] says whether this
+//! router does either.
 
 pub mod admin;
 pub mod alarm;
@@ -17,6 +18,7 @@ pub mod error;
 pub mod fleet;
 pub mod http;
 pub mod jobs;
+pub mod lead;
 pub mod lend;
 pub mod metrics;
 pub mod model;

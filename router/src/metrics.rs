@@ -12,6 +12,7 @@
 mod families;
 mod fleet;
 mod histogram;
+mod lead;
 mod loans;
 mod model;
 mod page;
@@ -283,6 +284,10 @@ pub const ALL: &[Spec] = &[
     TENANT_REQUESTS,
     TENANT_ROWS,
     TENANT_RATE,
+    lead::LEADER,
+    lead::LED,
+    lead::ETCD,
+    lead::ETCD_WAIT,
     SPANS,
     RELOAD_OK,
     RELOAD_AT,

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde_json::{Value, json};
+use store::{Change, Records};
 
 use crate::{
     clock::Clock,
@@ -19,6 +20,7 @@ use crate::{
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     jobs::Jobs,
+    lead::Standing,
     lend::{Ledger, WallClock},
     metrics::Outcome,
     model::{Model, Models},
@@ -37,6 +39,7 @@ pub struct Registry {
     jobs: Arc<Jobs>,
     orders: Arc<Orders>,
     ledger: Arc<Ledger>,
+    standing: Arc<Standing>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
     /// Held from reading the configuration in force to replacing it.
@@ -48,20 +51,29 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The models of `config`, without replicas, and the jobs and orders that are kept. Must be made
-    /// inside a runtime.
-    pub fn start(config: Config, jobs: Arc<Jobs>, orders: Arc<Orders>) -> io::Result<Self> {
+    /// The models of `config`, without replicas, and the jobs and orders that are kept, of a router
+    /// that may do what `standing` says. Must be made inside a runtime.
+    pub fn start(
+        config: Config,
+        jobs: Arc<Jobs>,
+        (orders, standing): (Arc<Orders>, Arc<Standing>),
+    ) -> io::Result<Self> {
         let clock = Clock::start();
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
         let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
         Ok(Self {
-            fleet: Arc::new(Fleet::new(Arc::clone(&models), Arc::clone(&orders))),
+            fleet: Arc::new(Fleet::new(
+                Arc::clone(&models),
+                Arc::clone(&orders),
+                Arc::clone(&standing),
+            )),
             models,
             ledger: Arc::new(Ledger::of(&jobs.unfinished())),
             jobs,
             orders,
+            standing,
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
             changing: Mutex::default(),
@@ -83,9 +95,7 @@ impl Registry {
                 if model.dispatcher().replicas() >= wanted {
                     continue;
                 }
-                // Who drained a worker may return it.
-                let is_final = self.orders.standing().drains.is_empty();
-                if let Some(failure) = model.failure().filter(|_| is_final) {
+                if let Some(failure) = model.failure() {
                     let (name, reason) = (model.name(), failure.reason);
                     return Err(format!("model {name:?} cannot be served: {reason}"));
                 }
@@ -116,6 +126,23 @@ impl Registry {
     /// Who has which slice.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
+    }
+
+    /// What this router may do.
+    pub fn standing(&self) -> &Arc<Standing> {
+        &self.standing
+    }
+
+    /// Takes `records` for all jobs there are. May wait for a change that is being written.
+    pub fn take_records(&self, records: &Records) {
+        self.jobs.replace(records);
+        self.ledger.reset(&self.jobs.unfinished());
+    }
+
+    /// Takes in what another router changed. May wait for a change that is being written.
+    pub fn take_change(&self, change: Change) {
+        self.jobs.learn(change);
+        self.ledger.reset(&self.jobs.unfinished());
     }
 
     /// The configuration in force.

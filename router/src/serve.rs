@@ -15,7 +15,7 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::interval,
 };
 
@@ -27,6 +27,7 @@ use crate::{
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
     jobs::Jobs,
+    lead::{Election, Ground, Standing},
     lend::{self, Office},
     orders::Orders,
     place, recent,
@@ -47,6 +48,8 @@ pub struct Router {
     stop_admin: oneshot::Sender<()>,
     admin_task: JoinHandle<()>,
     served: JoinHandle<()>,
+    /// Its part in who leads, if there are others.
+    election: Option<(Arc<Election>, JoinSet<()>)>,
 }
 
 /// Why a router could not start.
@@ -97,9 +100,13 @@ impl Router {
         };
         let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
-        let jobs = Jobs::open(settings.state_dir.as_deref())?;
+        let ground = config.etcd.as_ref().map(|etcd| Ground::new(etcd, admin_at));
+        let (jobs, standing) = match &ground {
+            Some(ground) => (Jobs::shared(ground.records()), Arc::clone(ground.standing())),
+            None => (Jobs::open(settings.state_dir.as_deref())?, Standing::alone()),
+        };
         let orders = Orders::open(settings.state_dir.as_deref())?;
-        let registry = Registry::start(config, jobs, orders)?;
+        let registry = Registry::start(config, jobs, (orders, standing))?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         state.tls.store(tls.map(Arc::new));
@@ -110,6 +117,7 @@ impl Router {
             let tls = move || shared.tls.load().as_ref().map(|tls| Arc::clone(&tls.join));
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
+        let election = ground.map(|ground| ground.stand(&state));
         tokio::spawn(place::run(Arc::downgrade(&state)));
         tokio::spawn(lend::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
@@ -127,6 +135,7 @@ impl Router {
             stop_admin,
             admin_task,
             served,
+            election,
         })
     }
 
@@ -170,6 +179,10 @@ impl Router {
             Times { delay: settings.drain_delay, timeout: settings.drain_timeout }
         };
         let ended = drain.run(&mut self.signals, times, self.served).await;
+        if let Some((election, tasks)) = self.election {
+            drop(tasks);
+            election.resign().await;
+        }
         self.state.backend.fleet().close();
         let tracer = self.state.tracer.swap(None);
         if let Some(tracer) = tracer {

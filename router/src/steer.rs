@@ -76,6 +76,10 @@ pub(crate) async fn order(
     state: &Arc<ServerState<Registry>>,
     order: Order,
 ) -> Result<Value, OrderError> {
+    let standing = state.backend.standing();
+    if standing.acts().is_none() {
+        return Err(OrderError::Follows { leader: standing.leader() });
+    }
     let registry = Arc::clone(state);
     let given = tokio::task::spawn_blocking(move || match order {
         Order::Drain { worker, by, apply } => drain(&registry.backend, &worker, (by, apply)),

@@ -192,4 +192,43 @@ def health():
             ],
             unit="ops",
         ),
+        panel(
+            "Who leads",
+            "1: this router plans. Bad: none at 1, which is an etcd that cannot be reached; inference "
+            "goes on, and nothing is placed, mended or lent. A router without others is always at 1.",
+            [("max by (instance) (sluice_leader)", "{{instance}}")],
+            kind="stat",
+            width=6,
+        ),
+        panel(
+            "Changes of leader",
+            "How often each router came to lead in the last hour. Bad: rising without a rollout; "
+            "etcd is slow, or a router is starved of time.",
+            [("sum by (instance) (increase(sluice_leader_terms_total[1h]))", "{{instance}}")],
+            kind="stat",
+            width=6,
+        ),
+        panel(
+            "Requests to etcd",
+            "Bad: failed above zero. All at zero: there is one router and no etcd.",
+            [
+                (
+                    "sum by (result) (rate(sluice_etcd_requests_total[$__rate_interval]))",
+                    "{{result}}",
+                )
+            ],
+            unit="ops",
+        ),
+        panel(
+            "Time spent waiting for etcd",
+            "Seconds of waiting in each second. Bad: rising without more requests, which is a slow "
+            "disk of etcd, or a member that does not answer.",
+            [
+                (
+                    "sum by (instance) (rate(sluice_etcd_wait_seconds_total[$__rate_interval]))",
+                    "{{instance}}",
+                )
+            ],
+            unit="s",
+        ),
     ]

@@ -3,6 +3,7 @@
 use router::{
     fleet::LOCAL,
     jobs::Seat,
+    lead::{LeadState, Role},
     place::{DrainPhase, DrainState, PinPhase},
     state::{ModelState, Presence, State, WorkerState},
 };
@@ -29,6 +30,22 @@ pub(super) fn head(state: &State, paint: Paint) -> String {
     format!(
         "sluice {version} ({revision}), up {uptime}, {ready}, configuration {generation}{reload}\n"
     )
+}
+
+/// Who leads, where there are several routers.
+pub(super) fn lead(lead: &LeadState, paint: Paint) -> String {
+    let leader = || match &lead.leader {
+        Some(leader) => format!("{} leads, at {}", leader.name, leader.admin),
+        None => paint.paint(Tone::Bad, "nobody is known to lead: nothing is planned"),
+    };
+    let who = match lead.role {
+        Role::Alone => return String::new(),
+        Role::Leads => paint.paint(Tone::Good, "this router leads"),
+        Role::TakesOver => paint.paint(Tone::Unsettled, "this router takes over"),
+        Role::Follows => leader(),
+    };
+    let problem = lead.problem.iter().map(|problem| paint.paint(Tone::Bad, problem) + "\n");
+    format!("{who}\n{}", problem.collect::<String>())
 }
 
 /// A line for a worker that does not speak, speaks from elsewhere or is drained, and what holds it.

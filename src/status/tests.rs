@@ -64,6 +64,11 @@ fn state() -> State {
         "ready": false,
         "problems": ["model frail: no such file"],
         "draining": false,
+        "lead": {
+            "role": "follows", "term": null, "leader": {"name": "b", "admin": "http://10.0.0.2:8002"},
+            "problem": null, "peers": ["b"], "times_led": 0,
+            "etcd": {"answered": 9, "failed": 0, "waited_s": 0.1},
+        },
         "config": {"generation": 3, "last_reload_successful": true, "loaded_at_s": 1.8e9},
         "models": [model("digits"), model("a-model-with-a-very-long-name")],
         "workers": [{
@@ -105,6 +110,7 @@ fn the_picture_fits_eighty_columns_and_says_it_all() {
     }
     let wanted = "\
 sluice 0.1.0 (0123456789), up 1d2h, not ready, configuration 3
+b leads, at http://10.0.0.2:8002
 
 gpu0 A100-80GB, 72 W, 34 C
   | 1g.10gb| not cut| 2g.20gb         | 3g.40gb                           |

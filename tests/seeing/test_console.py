@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 
 # Where screenshots are kept, if anywhere.
 SHOTS = os.environ.get("SLUICE_SCREENSHOTS")
-SIZES = {"light": (1280, 1480), "dark": (1280, 1480), "phone": (390, 2440)}
+SIZES = {"light": (1280, 1500), "dark": (1280, 1500), "phone": (390, 2420)}
 
 
 def submit_job(browser):

@@ -15,6 +15,8 @@ QUIET = {
     "SluiceExecutorKeepsDying",
     "SluiceGpuProblem",
     "SluiceLoanNotReturned",
+    "SluiceDrainStuck",
+    "SluiceNoLeader",
     "SluiceReloadRefused",
     "SluiceRouterNotSeen",
 }

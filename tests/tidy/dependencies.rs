@@ -14,9 +14,10 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/design.md, "Layout").
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("sluice", &["loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"]),
-    ("router", &["mig", "oip", "policy", "protocol", "store", "tls"]),
+    ("router", &["etcd", "mig", "oip", "policy", "protocol", "store", "tls"]),
+    ("etcd", &["wire"]),
     ("policy", &["mig"]),
     ("oip", &[]),
     ("store", &[]),

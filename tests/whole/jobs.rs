@@ -3,26 +3,11 @@
 use rustix::process::Signal;
 
 use crate::{
-    program::{Program, sluice},
-    split::Split,
-    training::{Counting, GPU, STEPS, cancel, job, lender, post, shell, states, wait_state},
-    wait::eventually,
+    program::sluice,
+    training::{
+        Counting, STEPS, cancel, job, lender, post, shell, states, wait_ready, wait_state, want,
+    },
 };
-
-/// Has the model have `least` replicas from now on.
-#[track_caller]
-fn want(program: &Program, text: &str, least: u32) {
-    program.rewrite(&text.replace("min = 1", &format!("min = {least}")));
-    let reply = program.reload();
-    assert_eq!(reply.status, 200, "{}", reply.text());
-}
-
-#[track_caller]
-fn wait_ready(program: &Program, replicas: u64) {
-    eventually("the replicas are ready", || {
-        (program.state("m")["replicas"]["ready"] == replicas).then_some(())
-    });
-}
 
 #[test]
 fn a_job_of_the_command_line_runs_on_an_idle_slice_and_ends() {
@@ -77,14 +62,12 @@ fn a_job_of_the_command_line_runs_on_an_idle_slice_and_ends() {
 
 #[test]
 fn inference_takes_a_slice_back_and_the_job_goes_on_from_its_checkpoint() {
-    let setup = lender("notice_s = 20");
-    let text = setup.text();
-    let program = setup.start();
+    let program = lender("notice_s = 20").start();
     let run = program.folder().path().join("state/run");
     let training = Counting::submit(&program, 1, &run);
     training.wait_half(&program);
     // Two slices are left for three replicas.
-    want(&program, &text, 3);
+    want(&program, 3);
     wait_ready(&program, 3);
     let left = job(&program, training.id);
     assert_eq!(left["state"], "preempted", "{left:#}");
@@ -92,7 +75,7 @@ fn inference_takes_a_slice_back_and_the_job_goes_on_from_its_checkpoint() {
     assert!(states(&left).contains(&"noticed".to_owned()), "{left:#}");
     let lost = left["lost_gpu_s"].as_f64().unwrap();
     assert!(lost < 20.0 * 2.0 / 7.0, "{lost} GPU-seconds are more than the notice");
-    want(&program, &text, 1);
+    want(&program, 1);
     wait_state(&program, training.id, "running");
     training.go();
     let done = wait_state(&program, training.id, "done");
@@ -102,18 +85,16 @@ fn inference_takes_a_slice_back_and_the_job_goes_on_from_its_checkpoint() {
 
 #[test]
 fn a_gang_starts_whole_is_preempted_whole_and_resumes_whole() {
-    let setup = lender("notice_s = 20");
-    let text = setup.text();
-    let program = setup.start();
+    let program = lender("notice_s = 20").start();
     let run = program.folder().path().join("state/run");
     let training = Counting::submit(&program, 2, &run);
     training.wait_half(&program);
-    want(&program, &text, 2);
+    want(&program, 2);
     wait_ready(&program, 2);
     let left = job(&program, training.id);
     assert_eq!((&left["state"], left["seats"].as_array().unwrap().len()), (&"preempted".into(), 0));
     assert!(![0, 1].into_iter().any(|rank| training.is_alive(rank)), "half of it is left");
-    want(&program, &text, 1);
+    want(&program, 1);
     training.go();
     wait_state(&program, training.id, "done");
     for rank in [0, 1] {
@@ -143,44 +124,6 @@ fn no_job_is_lost_or_run_twice_when_all_is_killed_at_once() {
     let done = wait_state(&program, training.id, "done");
     assert_eq!((&done["starts"], training.starts(0).len()), (&1.into(), 1));
     wait_state(&program, waiting, "done");
-}
-
-#[test]
-fn router_worker_and_job_killed_in_turn_lose_nothing_and_run_nothing_twice() {
-    let loans = "[loans]\nallow = [\"/bin/sh\"]\n";
-    let setup = crate::setup::Setup::new()
-        .router("state_dir = \"state\"")
-        .sleeper("m", 5, "slo_ms = 20000\nreplicas = { min = 1, max = 1 }")
-        .tables(loans);
-    let gpus = format!("{loans}{GPU}");
-    let split = Split::start(setup, &gpus);
-    let run = split.worker.folder().path().join("run");
-    let training = Counting::submit(&split.router, 1, &run);
-    training.wait_half(&split.router);
-    let first = training.pid(0);
-
-    let split = split.replace_router();
-    wait_state(&split.router, training.id, "running");
-    assert_eq!((training.pid(0), training.starts(0).len()), (first, 1), "the router was killed");
-
-    let split = split.replace_worker(&gpus);
-    eventually("the new worker has the rank", || {
-        let slices = split.router.slices();
-        slices.iter().any(|slice| slice["rank"]["state"] == "running").then_some(())
-    });
-    assert_eq!((training.pid(0), training.starts(0).len()), (first, 1), "the worker was killed");
-
-    crate::process::signal(first, Signal::KILL);
-    eventually("it was started again", || (training.starts(0).len() == 2).then_some(()));
-    let again = wait_state(&split.router, training.id, "running");
-    assert_eq!(again["failures"][0], 1, "{again:#}");
-    let killed = "rank 0 was killed by signal 9";
-    let told = again["history"].as_array().unwrap();
-    assert!(told.iter().any(|step| step["reason"].as_str().unwrap().starts_with(killed)));
-
-    training.go();
-    let done = wait_state(&split.router, training.id, "done");
-    assert_eq!((&done["starts"], training.starts(0).len()), (&2.into(), 2));
 }
 
 #[test]

@@ -6,9 +6,17 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Whether `pid` runs. One that has ended and waits to be reaped does not.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Whether `pid` is paused.
+pub(crate) fn is_paused(pid: u32) -> bool {
+    state(pid) == Some('T')
+}
+
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
 /// The processes that `pid` started and that are still its own.
@@ -17,6 +25,20 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children"));
     let lists: Vec<String> = threads.flatten().flat_map(of_thread).collect();
     lists.iter().flat_map(|list| list.split_whitespace()).flat_map(str::parse).collect()
+}
+
+/// The process that started `pid`, or has it now.
+#[track_caller]
+pub(crate) fn parent(pid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// The words `pid` was started with.
+pub(crate) fn words(pid: u32) -> Vec<String> {
+    let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split_terminator('\0').map(str::to_owned).collect()
 }
 
 /// The most memory `pid` has had at one time.

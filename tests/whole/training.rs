@@ -19,6 +19,8 @@ const JOBS: &str = "/admin/v1/jobs";
 
 /// Counts to its first argument, but not beyond half of it before the file of its second is there.
 /// Follows the contract, and writes down each of its starts and whether another was still there.
+/// With `HOLD` it does not stop or checkpoint before that file is there; with `DEAF` it does not
+/// listen to calls for a checkpoint; with `TOTAL` it says that this is the number of its steps.
 const COUNT: &str = r#"
 steps=$1 go=$2 dir=$SLUICE_CHECKPOINT_DIR/$RANK
 mkdir -p "$dir"
@@ -32,16 +34,20 @@ echo "$step of $WORLD_SIZE" >> "$dir/starts"
 echo "began at $step"
 report() {
   kept=$(cat "$dir/step" 2>/dev/null || echo null)
-  echo "{\"step\":$step,\"steps\":$steps,\"checkpoint\":$kept}" >> "$SLUICE_PROGRESS_FILE"
+  echo "{\"step\":$step,\"steps\":${TOTAL:-$steps},\"checkpoint\":$kept}" >> "$SLUICE_PROGRESS_FILE"
 }
-keep() { echo "$step" > "$dir/new" && mv "$dir/new" "$dir/step" && report; }
-trap keep USR1
+keep() {
+  while [ -n "$HOLD" ] && [ ! -e "$HOLD" ]; do [ -d "$dir" ] || exit 1; sleep 0.01; done
+  echo "$step" > "$dir/new" && mv "$dir/new" "$dir/step" && report
+}
+[ -n "$DEAF" ] || trap keep USR1
 trap 'keep; exit 143' TERM
 while [ "$step" -lt "$steps" ]; do
   [ -d "$dir" ] || exit 1
   if [ "$step" -lt $((steps / 2)) ] || [ -e "$go" ]; then step=$((step + 1)); report; fi
   sleep 0.01
 done
+HOLD=
 keep
 echo "ended at $step"
 "#;
@@ -61,6 +67,24 @@ pub(crate) fn lender(loans: &str) -> Setup {
 /// A GPU of three slices.
 pub(crate) const GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n\
     geometry = [\"2g.20gb@0\", \"2g.20gb@2\", \"2g.20gb@4\"]\n";
+
+/// Has the model of a [lender](lender) have `least` replicas from now on.
+#[track_caller]
+pub(crate) fn want(program: &Program, least: u32) {
+    let text = fs::read_to_string(program.folder().path().join("sluice.toml")).unwrap();
+    let (before, after) = text.split_once("{ min = ").unwrap();
+    program.rewrite(&format!("{before}{{ min = {least}{}", &after[1..]));
+    let reply = program.reload();
+    assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+/// Waits until so many replicas of the model are ready.
+#[track_caller]
+pub(crate) fn wait_ready(program: &Program, replicas: u64) {
+    eventually("the replicas are ready", || {
+        (program.state("m")["replicas"]["ready"] == replicas).then_some(())
+    });
+}
 
 /// Submits `job`; what it says is returned whatever it is.
 #[track_caller]
@@ -123,11 +147,18 @@ impl Counting {
     /// Submits one for `slices`, whose files `host` will keep below `run`.
     #[track_caller]
     pub(crate) fn submit(program: &Program, slices: u32, run: &Path) -> Self {
+        Self::submit_with(program, json!({"slices": slices}), run)
+    }
+
+    /// The same with more to say of the job.
+    #[track_caller]
+    pub(crate) fn submit_with(program: &Program, mut job: Value, run: &Path) -> Self {
         let script = program.folder().write("count.sh", COUNT);
         let go = program.folder().path().join("go");
         let paths = [&script, &go].map(|path| path.display().to_string());
-        let argv = ["/bin/sh", &paths[0], &STEPS.to_string(), &paths[1]];
-        let reply = post(program, &json!({"argv": argv, "slices": slices, "name": "count"}), &[]);
+        job["argv"] = json!(["/bin/sh", &paths[0], &STEPS.to_string(), &paths[1]]);
+        job["name"] = "count".into();
+        let reply = post(program, &job, &[]);
         assert_eq!(reply.status, 201, "{}", reply.text());
         let id = reply.json()["id"].as_u64().unwrap();
         Self { id, folder: run.join("jobs").join(id.to_string()), go }

@@ -82,6 +82,15 @@ pub enum HostError {
     },
 }
 
+/// Who leads, as far as this worker has heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Leader {
+    /// The highest term that anybody claimed.
+    term: u64,
+    /// The conversation it was claimed in, while it goes on and the claim is repeated.
+    conversation: Option<u64>,
+}
+
 /// What one GPU's task tells.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
@@ -96,6 +105,7 @@ pub struct Host {
     told: watch::Receiver<Vec<Option<Told>>>,
     stopping: watch::Sender<bool>,
     leaving: watch::Sender<bool>,
+    leader: watch::Sender<Leader>,
     joined: watch::Sender<bool>,
     launch: Arc<Launch>,
     keepers: JoinSet<()>,
@@ -138,16 +148,48 @@ impl Host {
         }
         // It cannot fail: the keepers, which hold the other end, live until told to stop.
         let _ = told.wait_for(|all| all.iter().all(Option::is_some)).await;
-        Ok(Self { desired, told, stopping, leaving, joined, launch, keepers, _lock: lock })
+        let leader = watch::Sender::new(Leader::default());
+        Ok(Self { desired, told, stopping, leaving, leader, joined, launch, keepers, _lock: lock })
     }
 
-    /// Sets what shall be; one of an older generation than the last is ignored.
+    /// Sets what shall be; one of an older generation than the last, or of a leader before the one
+    /// that leads now, is ignored.
     pub fn desire(&self, desired: Desired) {
-        let (newest, given) = (self.desired.borrow().generation, desired.generation);
+        let term = self.leader.borrow().term;
+        if desired.term < term {
+            tracing::warn!(given = desired.term, term, "a wish of a router deposed was refused");
+            return;
+        }
+        let order = |one: &Desired| (one.term, one.generation);
+        let (newest, given) = (order(&self.desired.borrow()), order(&desired));
         if given < newest {
-            tracing::warn!(given, newest, "a stale wish was ignored");
+            tracing::warn!(?given, ?newest, "a stale wish was ignored");
         } else if given > newest {
             self.desired.send_replace(Arc::new(desired));
+        }
+    }
+
+    /// Hears in a conversation that its router leads in `term`; whether that can be.
+    pub(crate) fn led(&self, conversation: u64, term: u64) -> bool {
+        let known = self.leader.borrow().term;
+        if term < known {
+            tracing::warn!(term, known, "a router deposed says that it leads");
+            self.unled(conversation);
+            return false;
+        }
+        let leader = Leader { term, conversation: Some(conversation) };
+        self.leader.send_if_modified(|before| std::mem::replace(before, leader) != leader);
+        self.joined.send_if_modified(|joined| !std::mem::replace(joined, true));
+        true
+    }
+
+    /// Hears in a conversation that its router does not lead, or no more of it.
+    pub(crate) fn unled(&self, conversation: u64) {
+        let gone = self.leader.send_if_modified(|leader| {
+            leader.conversation.take_if(|with| *with == conversation).is_some()
+        });
+        if gone {
+            self.joined.send_replace(false);
         }
     }
 
@@ -156,6 +198,7 @@ impl Host {
         let told = self.told.borrow();
         let all = || told.iter().flatten();
         Report {
+            term: self.leader.borrow().term,
             generation: all().map(|one| one.generation).min().unwrap_or(0),
             leaving: *self.leaving.borrow(),
             lends: self.launch.lending.is_some(),
@@ -166,7 +209,11 @@ impl Host {
 
     /// Returns when the report may have changed since it was last asked for.
     pub fn changes(&self) -> Changes {
-        Changes { told: self.told.clone(), leaving: self.leaving.subscribe() }
+        Changes {
+            told: self.told.clone(),
+            leaving: self.leaving.subscribe(),
+            leader: self.leader.subscribe(),
+        }
     }
 
     /// What a rank of a job printed here, if this worker ever had it.
@@ -176,12 +223,7 @@ impl Host {
         folder.is_dir().then(|| read_log(&folder, from, most))
     }
 
-    /// Says whether there is a router that hears the reports.
-    pub(crate) fn set_joined(&self, joined: bool) {
-        self.joined.send_replace(joined);
-    }
-
-    /// Asks the router to place everything elsewhere, and returns when nothing is left here, or
+    /// Asks the router that leads to place everything elsewhere, and returns when nothing is left here, or
     /// there is nobody to ask.
     pub async fn leave(&self) {
         self.leaving.send_replace(true);
@@ -210,6 +252,7 @@ impl Host {
 pub struct Changes {
     told: watch::Receiver<Vec<Option<Told>>>,
     leaving: watch::Receiver<bool>,
+    leader: watch::Receiver<Leader>,
 }
 
 impl Changes {
@@ -218,6 +261,7 @@ impl Changes {
         let changed = tokio::select! {
             changed = self.told.changed() => changed,
             changed = self.leaving.changed() => changed,
+            changed = self.leader.changed() => changed,
         };
         if changed.is_err() {
             // The worker is stopping, and nothing will change any more.

@@ -1,6 +1,14 @@
 //! The worker's side of a router: dial, say who we are, then tell what is and hear what shall be.
 
-use std::{convert::Infallible, io, path::PathBuf, time::Duration};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    task::Poll,
+    time::Duration,
+};
 
 use protocol::{FromWorker, JOIN_VERSION, MAX_MESSAGE, ToWorker};
 use tls::{Identity, TlsError};
@@ -32,7 +40,7 @@ const MAX_PIECE: u32 = 256 << 10;
 /// Whom to join, and as whom.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// `host:port` of each router, tried in turn.
+    /// `host:port` of each router; all are joined.
     pub routers: Vec<String>,
     /// What only workers of the fleet know.
     pub token: String,
@@ -77,21 +85,34 @@ pub enum Parted {
     Gibberish(#[from] serde_json::Error),
 }
 
-/// Joins one router after another, for as long as it is polled.
+/// Joins every router and stays, for as long as it is polled.
 pub async fn join(door: &Door, host: &Host) -> Infallible {
+    let conversations = door.routers.iter().map(|router| join_one(router, door, host));
+    let mut conversations: Vec<_> = conversations.map(Box::pin).collect();
+    poll_fn(|context| {
+        for conversation in &mut conversations {
+            match conversation.as_mut().poll(context) {
+                Poll::Ready(never) => match never {},
+                Poll::Pending => {}
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn join_one(router: &str, door: &Door, host: &Host) -> Infallible {
     let mut backoff = Backoff::default();
-    for router in door.routers.iter().cycle() {
+    loop {
         let started = Instant::now();
         let parted = match meet(router, door, host).await {
             Err(parted) => parted,
             Ok(never) => match never {},
         };
-        host.set_joined(false);
         let wait = backoff.after(started.elapsed());
         tracing::warn!(router, %parted, ?wait, "not joined; it will be tried again");
         sleep(wait).await;
     }
-    std::future::pending().await
 }
 
 /// Dials one router and speaks with it. Certificates are read for each, so that renewed ones are used.
@@ -119,16 +140,31 @@ pub async fn converse(
     door: &Door,
     host: &Host,
 ) -> Result<Infallible, Parted> {
+    static CONVERSATIONS: AtomicU64 = AtomicU64::new(0);
+    let conversation = CONVERSATIONS.fetch_add(1, Ordering::Relaxed);
+    let parted = attend(stream, door, host, conversation).await;
+    host.unled(conversation);
+    parted
+}
+
+async fn attend(
+    stream: impl AsyncRead + AsyncWrite,
+    door: &Door,
+    host: &Host,
+    conversation: u64,
+) -> Result<Infallible, Parted> {
     let (read, mut write) = split(stream);
     let mut lines = Lines::new(read, MAX_MESSAGE);
     let (token, worker) = (door.token.clone(), door.name.clone());
     say(&mut write, &FromWorker::Join { version: JOIN_VERSION, token, worker }).await?;
     match timeout(WAIT, hear(&mut lines)).await.map_err(|_| Parted::Silent(WAIT))?? {
         ToWorker::Refused { reason } => return Err(Parted::Refused { reason }),
-        ToWorker::Welcome { .. } | ToWorker::Still | ToWorker::ReadLog { .. } => {}
-        ToWorker::Desired(desired) => host.desire(*desired),
+        ToWorker::Welcome { .. }
+        | ToWorker::Still
+        | ToWorker::Lead { .. }
+        | ToWorker::Desired(_)
+        | ToWorker::ReadLog { .. } => {}
     }
-    host.set_joined(true);
     tracing::info!(worker = door.name, "joined");
     let mut changes = host.changes();
     let mut ticks = interval(TICK);
@@ -145,7 +181,11 @@ pub async fn converse(
                         let piece = host.read_log(job, rank, from, most.min(MAX_PIECE));
                         say(&mut write, &FromWorker::Log { question, piece }).await?;
                     }
-                    ToWorker::Welcome { .. } | ToWorker::Still => {}
+                    ToWorker::Lead { term } => {
+                        host.led(conversation, term);
+                    }
+                    ToWorker::Still => host.unled(conversation),
+                    ToWorker::Welcome { .. } => {}
                 }
                 continue;
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use policy::dispatch::ClosedBy;
 use router::{
     dispatch::{Limit, SetBy, View},
+    lead::LeadState,
     metrics::{self, Format, ModelMetrics, Outcome, Reason},
     place::{Moved, PlanState, PlannedModel},
     recent::RecentView,
@@ -53,6 +54,7 @@ impl Fleet {
         let state = State {
             build: Build { version: "1.2.3".to_owned(), revision: "0123456789".to_owned() },
             uptime_s: 1e6,
+            lead: LeadState::default(),
             ready: true,
             problems: Vec::new(),
             draining: false,

@@ -12,6 +12,7 @@ use router::{
     fleet::{Trust, welcome},
     http::{self, ServerState},
     jobs::Jobs,
+    lead::Standing,
     orders::Orders,
     place,
     registry::Registry,
@@ -50,7 +51,7 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
         .map_err(|problems| problems.to_string())?;
     let settings = config.router.clone();
     let jobs = Jobs::open(None)?;
-    let registry = Registry::start(config, jobs, Orders::open(None)?)?;
+    let registry = Registry::start(config, jobs, (Orders::open(None)?, Standing::alone()))?;
     let fleet = Arc::clone(registry.fleet());
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
@@ -94,6 +95,7 @@ fn report(address: String) -> Report {
         version: "1".to_owned(),
         digest: 0,
         lane: 0,
+        serves: true,
         state: ReplicaState::Ready(Box::new(ready)),
     };
     let slice = SliceReport {

@@ -178,7 +178,7 @@ impl Demand {
         }
     }
 
-    /// What to provide for, where `provided_rps` is ready and loading more takes `load_time`.
+    /// What to provide for, where `provided_rps` is ready and having more takes `load_time`.
     pub fn forecast(&mut self, provided_rps: f64, load_time: Duration, now: Moment) -> Forecast {
         let floor = self.floor(load_time, now);
         let mut best = (with_room(floor.0), floor.1);
@@ -190,7 +190,9 @@ impl Demand {
         best = self.calm(best, provided_rps, now);
         best = self.patient(best, now);
         // Before anything is known, nothing is taken away.
-        if best.0 < provided_rps && !self.recent.knows(self.rule.window, now) {
+        let silent = self.recent.rate(self.rule.window, now) <= 0.0 && self.waiting == 0;
+        let soon = if silent { self.rule.panic_window } else { self.rule.window };
+        if best.0 < provided_rps && !self.recent.knows(soon, now) {
             best = (provided_rps, Why::New);
         }
         let quiet = self.asked_at.is_some_and(|at| now.since(at) >= self.rule.idle);
@@ -218,18 +220,14 @@ impl Demand {
         let rule = &self.rule;
         let rate = self.recent.rate(rule.window, now);
         let burst = self.recent.rate(rule.panic_window, now);
-        let slope = self.recent.slope(now);
-        // A burst's rate is that of the middle of its window. Twice of what comes is as far as a slope
-        // is believed.
-        let ahead_s = (load_time + rule.panic_window / 2).as_secs_f64();
-        let rising = burst + (slope * ahead_s).clamp(0.0, burst);
+        let rising = self.recent.rising(load_time, now);
         let explained = rate * rule.slo.as_secs_f64();
         let queued = (self.waiting as f64 - explained - 3.0 * explained.sqrt()).max(0.0);
         let queue = burst + queued / rule.panic_window.as_secs_f64();
         let late = self.recent.late_part(rule.panic_window, now);
         [
             (rate, Why::Rate),
-            (if slope > 0.0 { rising } else { 0.0 }, Why::Rising),
+            (rising.unwrap_or(0.0), Why::Rising),
             (if queued > 0.0 { queue } else { 0.0 }, Why::Queue),
             (if late > 0.0 { burst * (1.0 + late.min(0.5)) } else { 0.0 }, Why::Late),
         ]

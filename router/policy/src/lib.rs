@@ -11,6 +11,7 @@ pub mod fair;
 mod inflight;
 pub mod interference;
 pub mod latency;
+pub mod lead;
 pub mod loan;
 pub mod moment;
 pub mod place;

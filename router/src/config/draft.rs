@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 use super::{
+    etcd::EtcdDraft,
     planner::PlannerDraft,
     problems::{At, Notes, Place},
     tree::{self, OneOrMore, Read, Section},
@@ -19,6 +20,7 @@ pub(super) struct Draft {
     pub(super) loans: Option<LoansDraft>,
     pub(super) planner: Option<PlannerDraft>,
     pub(super) tracing: Option<TracingDraft>,
+    pub(super) etcd: Option<EtcdDraft>,
     pub(super) tls: Option<TlsDraft>,
     pub(super) join: Option<JoinDraft>,
     pub(super) workers: Vec<WorkerDraft>,
@@ -181,6 +183,7 @@ pub(super) fn read(text: &str, notes: &mut Notes<'_>) -> Draft {
             .section("planner", "[planner]", notes)
             .map(|section| PlannerDraft::read(section, notes)),
         tracing: root.section("tracing", "[tracing]", notes).map(|section| tracing(section, notes)),
+        etcd: root.section("etcd", "[etcd]", notes).map(|section| EtcdDraft::read(section, notes)),
         tls: root.section("tls", "[tls]", notes).map(|section| tls(section, notes)),
         join: root.section("join", "[join]", notes).map(|section| join(section, notes)),
         workers: each(root.sections("worker", "[[worker]]", notes), notes, worker),

@@ -6,12 +6,13 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
-    Batching, Config, Engine, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Server,
+    Batching, Config, Engine, Etcd, Gpu, Join, Key, KeyHash, Loans, Model, RouterSettings, Server,
     Tenant, Tracing, Worker,
     draft::{
         Draft, JoinDraft, KeyDraft, LoansDraft, ModelDraft, RouterDraft, TenantDraft, TlsDraft,
         TracingDraft, WorkerDraft,
     },
+    etcd::EtcdDraft,
     planner::{Planner, PlannerDraft},
     problems::{At, Notes, Place},
     secrets::HIDDEN,
@@ -184,6 +185,10 @@ pub(super) fn list(config: &Config, draft: &Draft, notes: &Notes<'_>) -> Effecti
         listing.within("tracing", None);
         listing.tracing(tracing, draft);
     }
+    if let (Some(etcd), Some(draft)) = (&config.etcd, &draft.etcd) {
+        listing.within("etcd", None);
+        listing.etcd(etcd, draft);
+    }
     if let Some(draft) = &draft.tls {
         listing.within("tls", None);
         listing.tls(draft);
@@ -346,6 +351,14 @@ impl Listing<'_> {
     fn tracing(&mut self, tracing: &Tracing, draft: &TracingDraft) {
         self.put("otlp_endpoint", written(&draft.otlp_endpoint), &draft.otlp_endpoint);
         self.put("sample_ratio", number(tracing.sample_ratio), &draft.sample_ratio);
+    }
+
+    fn etcd(&mut self, etcd: &Etcd, draft: &EtcdDraft) {
+        self.put("endpoints", etcd.members.clone(), &draft.endpoints);
+        self.put("prefix", etcd.prefix.clone(), &draft.prefix);
+        self.put("lease_s", etcd.lease.as_secs(), &draft.lease_s);
+        self.put("name", etcd.name.clone(), &draft.name);
+        self.put("advertise", etcd.advertise.clone(), &draft.advertise);
     }
 
     fn tls(&mut self, draft: &TlsDraft) {

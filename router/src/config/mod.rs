@@ -10,6 +10,7 @@ pub(crate) mod check;
 mod diff;
 mod draft;
 mod effective;
+pub(crate) mod etcd;
 mod files;
 mod loans;
 mod model;
@@ -39,6 +40,7 @@ pub use policy::rule::Batching;
 pub use self::{
     diff::{Change, Effect, diff},
     effective::{Effective, Origin, Setting},
+    etcd::Etcd,
     loans::{Limits, Loans},
     model::{Class, Engine, Model, Replicas, Server},
     objective::{Objective, ObjectiveError},
@@ -78,6 +80,8 @@ pub struct Config {
     pub planner: Planner,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
+    /// Where several routers agree on who leads; absent, this one is alone.
+    pub etcd: Option<Etcd>,
     /// TLS on every listener; absent, plain.
     pub tls: Option<Tls>,
     /// How this machine's worker joins a router; in a worker's file only.

@@ -120,6 +120,11 @@ impl Config {
             let message = "a worker's file; start it with `sluice worker`";
             return Err(Problems::of_file(file, message));
         }
+        if self.etcd.is_some() {
+            let message = "[etcd] is for `sluice router`: the worker of `up` speaks with its own \
+                           router alone";
+            return Err(Problems::of_file(file, message));
+        }
         if self.workers.is_empty() {
             let message = "no [[worker]]: `up` needs a GPU to start executors on, such as \
                            gpu = \"simulated:A100-80GB\"";

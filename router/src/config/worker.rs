@@ -75,7 +75,7 @@ pub struct Slice {
 /// How a worker joins a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// `host:port` of each router, tried in turn. At least one.
+    /// `host:port` of each router; all are joined. At least one.
     pub routers: Vec<String>,
     /// The file of the fleet's token.
     pub token_file: PathBuf,

@@ -17,6 +17,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Entered, Fleet};
+use crate::lead::Standing;
 
 /// How long a stranger may take to say who it is, and a worker to read.
 const WAIT: Duration = Duration::from_secs(5);
@@ -120,7 +121,7 @@ pub async fn welcome(
     let Entered { conversation, desired, questions } = entered;
     let parted = tokio::select! {
         parted = hear(&mut reader, &name, conversation, fleet) => parted,
-        parted = tell(&mut write, desired, questions) => parted,
+        parted = tell(&mut write, &fleet.standing, (desired, questions)) => parted,
     };
     fleet.leave(&name, conversation);
     let cause = parted.err().map(|parted| parted.to_string());
@@ -163,12 +164,16 @@ async fn hear(
 
 async fn tell(
     write: &mut (impl AsyncWrite + Unpin),
-    mut desired: watch::Receiver<Option<Arc<protocol::Desired>>>,
-    mut questions: mpsc::Receiver<ToWorker>,
+    standing: &Standing,
+    (mut desired, mut questions): (
+        watch::Receiver<Option<Arc<protocol::Desired>>>,
+        mpsc::Receiver<ToWorker>,
+    ),
 ) -> Result<(), Parted> {
     say(write, &ToWorker::Welcome { version: JOIN_VERSION }).await?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut news = standing.news();
     // One that returns has not heard what was said before.
     desired.mark_changed();
     loop {
@@ -176,15 +181,24 @@ async fn tell(
             changed = desired.changed() => {
                 changed.map_err(|_| Parted::Replaced)?;
                 match &*desired.borrow_and_update() {
-                    Some(desired) => ToWorker::Desired(Box::new((**desired).clone())),
-                    None => continue,
+                    // What was wished for by a leader that leads no more is not said.
+                    Some(desired) if standing.term() == Some(desired.term) => {
+                        ToWorker::Desired(Box::new((**desired).clone()))
+                    }
+                    Some(_) | None => continue,
                 }
             }
+            Ok(()) = news.changed() => presence(standing),
             Some(question) = questions.recv() => question,
-            _ = ticks.tick() => ToWorker::Still,
+            _ = ticks.tick() => presence(standing),
         };
         say(write, &message).await?;
     }
+}
+
+/// That the router is there, and whether it leads.
+fn presence(standing: &Standing) -> ToWorker {
+    standing.term().map_or(ToWorker::Still, |term| ToWorker::Lead { term })
 }
 
 async fn say(write: &mut (impl AsyncWrite + Unpin), message: &ToWorker) -> Result<(), Parted> {

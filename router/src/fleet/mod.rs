@@ -7,6 +7,7 @@
 
 mod asking;
 mod door;
+mod led;
 mod serving;
 mod view;
 
@@ -36,6 +37,7 @@ pub use self::{
 };
 use crate::{
     dispatch::Process,
+    lead::Standing,
     model::{Failure, Model, Models},
     orders::Orders,
     transport::Hello,
@@ -60,6 +62,7 @@ const MAX_WORKERS: usize = 4096;
 #[derive(Debug)]
 pub struct Fleet {
     models: Arc<ArcSwap<Models>>,
+    standing: Arc<Standing>,
     known: Mutex<Known>,
     orders: Arc<Orders>,
     questions: Questions,
@@ -120,11 +123,13 @@ struct Entered {
 }
 
 impl Fleet {
-    /// A fleet of nobody yet, for these models, under these orders.
-    pub fn new(models: Arc<ArcSwap<Models>>, orders: Arc<Orders>) -> Self {
+    /// A fleet of nobody yet, for these models, under these orders, of a router that may do what
+    /// `standing` says.
+    pub fn new(models: Arc<ArcSwap<Models>>, orders: Arc<Orders>, standing: Arc<Standing>) -> Self {
         Self {
             models,
             orders,
+            standing,
             known: Mutex::default(),
             questions: Questions::default(),
             changed: Arc::default(),
@@ -198,12 +203,7 @@ impl Fleet {
 
     /// Gives a replica no more batches, and says whether it has none.
     pub fn drain(&self, worker: &str, replica: u32) -> bool {
-        let known = self.known.lock();
-        let Some(connection) = known.served.get(&(worker.to_owned(), replica)) else { return true };
-        connection.flags.draining.store(true, Ordering::Release);
-        let dispatcher = connection.model.dispatcher();
-        dispatcher.drain(connection.number);
-        !dispatcher.is_busy(connection.number)
+        self.known.lock().drain(&(worker.to_owned(), replica))
     }
 
     /// Lets a worker in that showed it may come, unless one of its name speaks already.
@@ -266,10 +266,14 @@ impl Fleet {
                         ReplicaState::Ready(ready) => {
                             there.insert(replica.replica);
                             let key = (name.to_owned(), replica.replica);
-                            known.connect(key, slice, model, ready, &self.changed);
+                            known.connect(key.clone(), slice, model, ready, &self.changed);
+                            if let (true, Some(one)) = (replica.serves, known.served.get(&key)) {
+                                one.flags.admit();
+                            }
                         }
                         ReplicaState::Draining => {
                             there.insert(replica.replica);
+                            known.drain(&(name.to_owned(), replica.replica));
                         }
                         ReplicaState::Failed { reason, crashed } => {
                             let (reason, returns) = (reason.clone(), *crashed);
@@ -307,6 +311,15 @@ impl Member {
 }
 
 impl Known {
+    /// Gives a replica no more batches, and says whether it has none.
+    fn drain(&self, key: &Key) -> bool {
+        let Some(connection) = self.served.get(key) else { return true };
+        connection.flags.draining.store(true, Ordering::Release);
+        let dispatcher = connection.model.dispatcher();
+        dispatcher.drain(connection.number);
+        !dispatcher.is_busy(connection.number)
+    }
+
     #[expect(clippy::too_many_arguments, reason = "who, where, of what, how, and whom to tell")]
     fn connect(
         &mut self,

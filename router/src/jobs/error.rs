@@ -1,13 +1,11 @@
 //! Why something asked of a job was not done.
 
+use super::State;
+use crate::{http::reply, lead::KeepError};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use policy::loan::Refused;
 use serde_json::{Map, Value, json};
-use store::CommitError;
-
-use super::State;
-use crate::http::reply;
 
 /// Why something asked of a job was not done.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +70,7 @@ pub enum JobError {
     },
     /// It could not be made durable, so that it was not done.
     #[error("the job could not be kept")]
-    Unkept(#[from] CommitError),
+    Unkept(#[from] KeepError),
     /// What was asked for is at a worker that does not answer.
     #[error("{what}")]
     Away {
@@ -128,7 +126,8 @@ impl JobError {
             Self::KeyReused { .. } => "key_reused",
             Self::Unknown { .. } => "unknown_job",
             Self::Over { .. } => "over",
-            Self::Unkept(_) => "storage",
+            Self::Unkept(KeepError::Follows { .. }) => "not_leader",
+            Self::Unkept(KeepError::File(_) | KeepError::Etcd(_)) => "storage",
             Self::Away { .. } => "unavailable",
         }
     }
@@ -156,6 +155,9 @@ impl JobError {
             },
             Self::KeyReused { id } => json!({"id": id}),
             Self::Over { id, state } => json!({"id": id, "state": state}),
+            Self::Unkept(KeepError::Follows { leader: Some(leader) }) => {
+                json!({"leader": leader.admin})
+            }
             Self::NoLoans
             | Self::Invalid { .. }
             | Self::NotAllowed { .. }

@@ -61,8 +61,7 @@ impl Kept {
                 Err(error) => {
                     tracing::error!(key, %error, "a kept record cannot be read; it is let be");
                     // Its number must not be given to another.
-                    let number = key.rsplit('/').next().and_then(|number| number.parse().ok());
-                    self.next = self.next.max(number.unwrap_or(0) + 1);
+                    self.next = self.next.max(super::number(key).unwrap_or(0) + 1);
                 }
             }
         }
@@ -74,6 +73,12 @@ impl Kept {
             self.by_key.insert(key.clone(), record.id);
         }
         self.records.insert(record.id, record);
+    }
+
+    pub(super) fn forget(&mut self, id: u64) {
+        if let Some(key) = self.records.remove(&id).and_then(|record| record.idempotency_key) {
+            self.by_key.remove(&key);
+        }
     }
 
     pub(super) fn known(&self, key: &str) -> Option<&Record> {

@@ -4,6 +4,7 @@
 //! it, so that no job is lost, and none is started that was not written down as started.
 
 mod error;
+mod keeping;
 mod kept;
 mod record;
 mod submission;
@@ -18,10 +19,9 @@ use std::{
 use parking_lot::Mutex;
 use policy::loan::Account;
 use serde_json::Value;
-use store::{Change, CommitError, OpenError, Schema, Store};
+use store::{Change, OpenError, Records, Schema, Store};
 use tokio::sync::{Notify, futures::Notified};
 
-use self::kept::Kept;
 pub(crate) use self::submission::profile_compute;
 pub use self::{
     error::JobError,
@@ -30,7 +30,11 @@ pub use self::{
     submission::{Slices, Submission},
     view::{Brief, JobView},
 };
-use crate::state::{JobsState, LoansState};
+use self::{keeping::Keeping, kept::Kept};
+use crate::{
+    lead::{KeepError, SharedRecords},
+    state::{JobsState, LoansState},
+};
 
 /// The file in the state directory.
 const FILE: &str = "state.log";
@@ -46,8 +50,7 @@ const SCHEMA: Schema = Schema { migrations: &[] };
 /// which is never held while the disk is waited for.
 #[derive(Debug)]
 pub struct Jobs {
-    /// Absent without a state directory: what is known is then gone with the process.
-    store: Mutex<Option<Store>>,
+    store: Mutex<Keeping>,
     kept: Mutex<Kept>,
     changed: Notify,
 }
@@ -74,17 +77,47 @@ impl Jobs {
     /// Those kept in `state_dir`; without one, none, and none will be kept.
     pub fn open(state_dir: Option<&Path>) -> Result<Arc<Self>, OpenError> {
         let mut kept = Kept { next: 1, ..Kept::default() };
-        let mut store = None;
+        let mut store = Keeping::Nowhere;
         if let Some(state_dir) = state_dir {
             let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
             if let Some(torn) = &opened.torn {
                 tracing::warn!(kept = %torn.display(), "an unfinished write was set aside");
             }
             kept.read(opened.store.records());
-            store = Some(opened.store);
+            store = Keeping::File(opened.store);
         }
         let (store, kept) = (Mutex::new(store), Mutex::new(kept));
         Ok(Arc::new(Self { store, kept, changed: Notify::new() }))
+    }
+
+    /// Those that several routers share, of which none is known yet.
+    pub fn shared(records: SharedRecords) -> Arc<Self> {
+        let kept = Mutex::new(Kept { next: 1, ..Kept::default() });
+        let store = Mutex::new(Keeping::Etcd(records));
+        Arc::new(Self { store, kept, changed: Notify::new() })
+    }
+
+    /// Takes `records` for all there is. May wait for a change that is being written.
+    pub fn replace(&self, records: &Records) {
+        let _store = self.store.lock();
+        let mut kept = self.kept.lock();
+        *kept = Kept { next: 1, counts: kept.counts, ..Kept::default() };
+        kept.read(records);
+        drop(kept);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes in what another router changed. May wait for a change that is being written.
+    pub fn learn(&self, change: Change) {
+        let _store = self.store.lock();
+        let (put, deleted) = change.into_parts();
+        let mut kept = self.kept.lock();
+        kept.read(&put);
+        for id in deleted.iter().filter_map(|key| number(key)) {
+            kept.forget(id);
+        }
+        drop(kept);
+        self.changed.notify_waiters();
     }
 
     /// Done when a job next changes.
@@ -206,7 +239,7 @@ impl Jobs {
     /// A job that somebody else changed since it was read, which only a caller's request does, keeps
     /// that change and loses this one. How far jobs are is written now and then: see
     /// [`Jobs::write_rest`]. Writes to the disk.
-    pub fn keep(&self, changes: Vec<(Record, Record)>, counts: Counts) -> Result<(), CommitError> {
+    pub fn keep(&self, changes: Vec<(Record, Record)>, counts: Counts) -> Result<(), KeepError> {
         let mut store = self.store.lock();
         let mut steps = Vec::new();
         let mut kept = self.kept.lock();
@@ -230,7 +263,7 @@ impl Jobs {
     }
 
     /// Writes down how far jobs are, and what each tenant has had and deserved.
-    pub fn write_rest(&self, accounts: BTreeMap<String, Account>) -> Result<(), CommitError> {
+    pub fn write_rest(&self, accounts: BTreeMap<String, Account>) -> Result<(), KeepError> {
         let mut store = self.store.lock();
         let mut change = Change::default();
         {
@@ -246,7 +279,7 @@ impl Jobs {
             }
             kept.accounts = accounts;
         }
-        store.as_mut().map_or(Ok(()), |store| store.commit(change))
+        store.commit(change)
     }
 
     /// Says why jobs wait.
@@ -255,7 +288,7 @@ impl Jobs {
     }
 
     /// Makes `records` durable, then known; the oldest that ended are forgotten.
-    fn put(&self, store: &mut Option<Store>, records: Vec<Record>) -> Result<(), CommitError> {
+    fn put(&self, store: &mut Keeping, records: Vec<Record>) -> Result<(), KeepError> {
         let mut change = Change::default();
         for record in &records {
             change = change.put(key(record.id), value(record));
@@ -264,14 +297,10 @@ impl Jobs {
         for id in &forgotten {
             change = change.delete(key(*id));
         }
-        if let Some(store) = store {
-            store.commit(change)?;
-        }
+        store.commit(change)?;
         let mut kept = self.kept.lock();
         for id in forgotten {
-            if let Some(key) = kept.records.remove(&id).and_then(|record| record.idempotency_key) {
-                kept.by_key.remove(&key);
-            }
+            kept.forget(id);
         }
         for record in records {
             if kept.records.get(&record.id).is_none_or(|before| before.state != record.state) {
@@ -294,6 +323,11 @@ fn tell(record: &Record) {
 
 fn key(id: u64) -> String {
     format!("job/{id:020}")
+}
+
+/// The number of the job that is kept under `key`.
+fn number(key: &str) -> Option<u64> {
+    key.strip_prefix("job/")?.parse().ok()
 }
 
 fn value(record: &Record) -> Value {

@@ -3,9 +3,9 @@
 use policy::loan::{Act, Start, Stop};
 
 use super::{
-    ledger::Ledger,
-    settle,
-    world::{Lendable, millis},
+    ledger::{Ledger, Needs},
+    settle, whole_ms,
+    world::{Lendable, URGENT, millis},
 };
 use crate::jobs::{Counts, Record, Seat, State, Stopping};
 
@@ -45,6 +45,30 @@ impl Carry<'_> {
             }
         }
         carried
+    }
+
+    /// Has jobs that were told to stop do so sooner, where requests are lost until then.
+    pub(super) fn hasten(&self, needs: &Needs, carried: &mut Carried) {
+        let by_ms = self.now_ms + whole_ms(URGENT);
+        let urgent =
+            |seat: &Seat| needs.wanted.iter().any(|want| want.urgent && want.seats.contains(seat));
+        for record in self.records {
+            let Some(stop) = record.stop.as_ref().filter(|stop| stop.by_ms > by_ms) else {
+                continue;
+            };
+            let given = record.seats.iter().filter(|seat| !stop.seats.contains(seat));
+            let told = carried.changes.iter().any(|(before, _)| before.id == record.id);
+            if told || !given.into_iter().any(urgent) {
+                continue;
+            }
+            let why = Stop::Inference { emergency: true };
+            let notice_ms = stop.notice_ms.min(whole_ms(URGENT));
+            let sooner = Stopping { by_ms, notice_ms, reason: why.to_string(), ..stop.clone() };
+            let mut after = record.clone();
+            after.stop(record.state, sooner, self.now_ms);
+            count(&mut carried.counts, why);
+            carried.changes.push((record.clone(), after));
+        }
     }
 
     fn change(&self, after: &mut Record, counts: &mut Counts, act: Act) {

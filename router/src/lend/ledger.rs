@@ -26,6 +26,8 @@ pub struct Slices {
     ranks: BTreeMap<Seat, DesiredRank>,
     serving: BTreeSet<Seat>,
     needs: Needs,
+    /// Whether it is known what shall run on what is lent.
+    settled: bool,
 }
 
 /// What inference needs of the slices it does not hold.
@@ -56,12 +58,19 @@ impl Ledger {
     /// What `records` say is lent, before anything is heard of the fleet.
     pub fn of(records: &[Record]) -> Self {
         let ledger = Self::default();
+        ledger.reset(records);
+        ledger
+    }
+
+    /// Begins anew with what `records` say is lent.
+    pub fn reset(&self, records: &[Record]) {
+        let mut slices = Slices::default();
         for record in records {
             let coming = record.stop.iter().flat_map(|stop| &stop.seats);
             let seats = record.seats.iter().chain(coming).cloned();
-            ledger.slices.lock().lent.extend(seats.map(|seat| (seat, record.id)));
+            slices.lent.extend(seats.map(|seat| (seat, record.id)));
         }
-        ledger
+        *self.slices.lock() = slices;
     }
 
     /// Everything, for as long as the guard lives.
@@ -86,8 +95,8 @@ impl Ledger {
     /// Sets what jobs have and what shall run there; whether that is news.
     pub fn settle(&self, lent: BTreeMap<Seat, u64>, ranks: BTreeMap<Seat, DesiredRank>) -> bool {
         let mut slices = self.slices.lock();
-        let news = slices.lent != lent || slices.ranks != ranks;
-        (slices.lent, slices.ranks) = (lent, ranks);
+        let news = !slices.settled || slices.lent != lent || slices.ranks != ranks;
+        (slices.lent, slices.ranks, slices.settled) = (lent, ranks, true);
         news
     }
 
@@ -98,6 +107,12 @@ impl Ledger {
 }
 
 impl Slices {
+    /// Whether it is known what shall run on what is lent; before that, telling workers what shall be
+    /// would end what runs there.
+    pub fn is_settled(&self) -> bool {
+        self.settled
+    }
+
     /// Whether a job has this slice.
     pub fn is_lent(&self, seat: &Seat) -> bool {
         self.lent.contains_key(seat)

@@ -5,6 +5,7 @@
 //! run where. [`place`](crate::place) tells the workers, together with the replicas.
 
 mod carry;
+mod clock;
 mod ledger;
 mod office;
 mod ranks;
@@ -16,12 +17,13 @@ mod world;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Weak},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use policy::loan::{Decisions, History, Tenant, Use, World, accrue, decide};
 use tokio::time::{Instant, sleep, timeout};
 
+pub(crate) use self::world::memory_mib;
 use self::{
     carry::{Carried, Carry},
     ranks::Contract,
@@ -31,6 +33,7 @@ use self::{
     world::{Lendable, millis, moment},
 };
 pub use self::{
+    clock::WallClock,
     ledger::{Ledger, Needs, Slices, Wanted},
     office::{LogPage, Office},
 };
@@ -42,6 +45,7 @@ use crate::{
         backend::{Backend, Served},
     },
     jobs::{Jobs, Record, Seat, State, Waits},
+    lead::{KeepError, Load},
     model::Model,
     registry::Registry,
 };
@@ -55,37 +59,25 @@ const WRITE_EVERY: Duration = Duration::from_secs(10);
 /// Given to a rank beyond its loan and its notice before it is taken to have ended unseen.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// Wall time that does not jump while the router runs.
-#[derive(Clone, Copy, Debug)]
-pub struct WallClock {
-    started: Instant,
-    started_ms: u64,
-}
-
-impl WallClock {
-    /// One that agrees with the system's now.
-    #[expect(clippy::disallowed_methods, reason = "jobs are dated over restarts, in wall time")]
-    pub fn start() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_ms: whole_ms(since) }
-    }
-
-    /// Milliseconds since 1970.
-    pub fn now_ms(&self) -> u64 {
-        self.started_ms + whole_ms(self.started.elapsed())
-    }
-}
-
 fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Lends until the router ends.
 pub async fn run(state: Weak<ServerState<Registry>>) {
-    let Some(first) = state.upgrade() else { return };
-    let mut lender = Lender::new(&first.backend);
-    drop(first);
+    let mut lending = None;
     while let Some(state) = state.upgrade() {
+        let standing = Arc::clone(state.backend.standing());
+        let mut news = standing.news();
+        let Some(term) = standing.acts() else {
+            lending = None;
+            drop(state);
+            // Whether there is news or not, the next round looks.
+            let _ = timeout(TICK, news.changed()).await;
+            continue;
+        };
+        let mine = lending.take().filter(|(led, _)| *led == term).map(|(_, lender)| lender);
+        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state.backend));
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
         let (heard, changed) = (fleet.changed(), jobs.changed());
         let config = state.backend.config_in_force();
@@ -103,6 +95,7 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
                 return;
             }
         };
+        lending = Some((term, lender));
         let news = async {
             tokio::select! {
                 () = heard => {}
@@ -118,9 +111,9 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
 /// How models fare.
 fn requests(registry: &Registry) -> BTreeMap<String, Requests> {
     let of = |model: &Arc<Model>| {
-        let totals = model.dispatcher().metrics().totals();
         let allowed = 1.0 - model.config().slo_target;
-        let (eligible, within) = (totals.eligible(), totals.within_objective);
+        let others = registry.standing().peers().load(model.name());
+        let Load { eligible, within, .. } = Load::of(model).with(others);
         (model.name().to_owned(), Requests { eligible, within, allowed })
     };
     registry.models().iter().map(of).collect()
@@ -147,6 +140,9 @@ struct Lender {
     written: Instant,
     /// When each slice of a job was last reported.
     heard_ms: HashMap<Seat, u64>,
+    /// Slices that were called back and that inference has not taken yet, and until when they are
+    /// not lent again.
+    called_back: HashMap<Seat, u64>,
     history: History,
     throttles: Throttles,
     accounts: BTreeMap<String, policy::loan::Account>,
@@ -167,6 +163,7 @@ impl Lender {
             elapsed_s: 0.0,
             written: Instant::now(),
             heard_ms: HashMap::new(),
+            called_back: HashMap::new(),
             history: History::default(),
             throttles: Throttles::new(Instant::now()),
             accounts: registry.jobs().accounts(),
@@ -243,8 +240,10 @@ impl Lender {
         let now_ms = self.clock.now_ms();
         let now = moment(now_ms);
         let rules = rules(config.loans.as_ref());
-        let lendable = Lendable::new(seen, &self.ledger.lock(), records, now_ms);
+        let mut lendable = Lendable::new(seen, &self.ledger.lock(), records, now_ms);
         let mut needs = self.ledger.needs();
+        self.call_back(&needs, now_ms + whole_ms(rules.lease), now_ms);
+        lendable.withhold(|seat| self.called_back.contains_key(seat));
         needs.wanted.extend(records.iter().filter(|one| evicted.contains(&one.id)).map(all_of));
         let wanted = lendable.wanted(&needs, rules.notice, now);
         let due = |record: &&Record| record.not_before_ms.is_none_or(|at| at <= now_ms);
@@ -273,12 +272,23 @@ impl Lender {
         self.jobs.explain(waits.chain(later).collect());
         let notice_ms = whole_ms(rules.notice);
         let (lendable, ledger) = (&lendable, &*self.ledger);
-        let mut carried = Carry { records, lendable, ledger, notice_ms, now_ms }.out(acts);
+        let carry = Carry { records, lendable, ledger, notice_ms, now_ms };
+        let mut carried = carry.out(acts);
+        carry.hasten(&needs, &mut carried);
         for (_, after) in carried.changes.iter_mut().filter(|(one, _)| evicted.contains(&one.id)) {
             // Else it would be back at once.
             after.not_before_ms = Some(now_ms + whole_ms(rules.lease));
         }
         self.keep(carried);
+    }
+
+    /// Remembers what is called back: lent again before inference has taken it, a slice would go to
+    /// and fro with every change of the forecast.
+    fn call_back(&mut self, needs: &Needs, until_ms: u64, now_ms: u64) {
+        let seats = needs.wanted.iter().flat_map(|want| want.seats.iter().cloned());
+        self.called_back.extend(seats.map(|seat| (seat, until_ms)));
+        let owners = self.ledger.lock();
+        self.called_back.retain(|seat, until| *until > now_ms && !owners.serves(seat));
     }
 
     /// Brings forward what each tenant has had and deserved.
@@ -313,7 +323,7 @@ impl Lender {
     }
 
     /// Says once that nothing can be written, and once that it can again.
-    fn complain(&mut self, error: Option<&store::CommitError>) {
+    fn complain(&mut self, error: Option<&KeepError>) {
         match error {
             Some(error) if !self.is_unkept => {
                 tracing::error!(%error, "jobs cannot be kept; no job starts or ends until they can");

@@ -17,6 +17,7 @@ use crate::{
     fleet::{LogQuestion, Unanswered},
     http::ServerState,
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
+    lead::KeepError,
     registry::Registry,
 };
 
@@ -55,12 +56,22 @@ impl Office {
         self.state.backend.jobs()
     }
 
+    /// Only the router that leads changes jobs.
+    fn lead(&self) -> Result<(), JobError> {
+        let standing = self.state.backend.standing();
+        match standing.acts() {
+            Some(_) => Ok(()),
+            None => Err(KeepError::Follows { leader: standing.leader() }.into()),
+        }
+    }
+
     /// Queues what `body` asks for; whether it is new.
     pub async fn submit(
         &self,
         body: &[u8],
         key: Option<String>,
     ) -> Result<(JobView, bool), JobError> {
+        self.lead()?;
         if let Some(key) = &key
             && (key.is_empty() || key.len() > LONGEST_KEY)
         {
@@ -99,11 +110,12 @@ impl Office {
             records.iter().map(|record| world::job(config, record, lease, now_ms)).collect();
         let tenants = world::tenants(config, config.loans.as_ref(), &registry.jobs().accounts());
         let lends = |held| held != policy::loan::Held::Inference;
-        let offered = lendable.slices.iter().filter(|slice| lends(slice.held)).count();
+        let slices = &lendable.with_cuttable(&seen, spec);
+        let offered = slices.iter().filter(|slice| lends(slice.held)).count();
         let needs = registry.ledger().needs();
         let kept = (needs.forecast + needs.reserve) as usize;
         let dependable = u32::try_from(offered.saturating_sub(kept)).unwrap_or(u32::MAX);
-        let (slices, tenants, jobs) = (&lendable.slices, &tenants, &jobs);
+        let (tenants, jobs) = (&tenants, &jobs);
         let offer = Offer { now: moment(now_ms), slices, tenants, jobs, dependable };
         let admitted = admit(&world::ask(config, spec), &offer).map_err(JobError::Refused)?;
         Ok(admitted.start_by.map(millis))
@@ -121,6 +133,7 @@ impl Office {
 
     /// Ends a job.
     pub async fn cancel(&self, id: u64) -> Result<JobView, JobError> {
+        self.lead()?;
         let config = self.state.backend.config_in_force();
         let (notice, _) = terms(config.loans.as_ref());
         let (jobs, now_ms) = (Arc::clone(self.jobs()), self.clock.now_ms());

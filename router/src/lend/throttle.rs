@@ -124,6 +124,7 @@ mod tests {
             version: "1".into(),
             lane: 0,
             digest: 0,
+            serves: true,
             state: ReplicaState::Loading,
         };
         let slice = SliceReport {

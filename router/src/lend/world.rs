@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use mig::{Kind, Profile};
 use policy::{
-    loan::{Account, Ask, Held, Job, JobId, Keep, Phase, Slice, Tenant, Wanted, slice_speed},
+    loan::{
+        Account, Ask, Held, Job, JobId, Keep, Phase, Slice, Tenant, Wanted, has_room, slice_speed,
+    },
     moment::Moment,
 };
 use protocol::{GpuReport, SliceReport};
@@ -19,7 +22,7 @@ const MIB: u64 = 1 << 20;
 /// Compute slices of a GPU that is not in the MIG table.
 const SEVENTHS: u8 = 7;
 /// The notice where requests miss their objective until the slice is back.
-const URGENT: Duration = Duration::from_secs(1);
+pub(super) const URGENT: Duration = Duration::from_secs(1);
 
 /// Every slice that could be lent or is, and where it is.
 #[derive(Debug, Default)]
@@ -86,6 +89,47 @@ impl Lendable {
         lendable
     }
 
+    /// The slices there are, and those that could be cut for `spec` where nobody has said how.
+    pub(super) fn with_cuttable(&self, seen: &[Seen], spec: &Spec) -> Vec<Slice> {
+        let mut slices = self.slices.clone();
+        let lends = |seen: &&Seen| seen.report.lends && !seen.report.leaving;
+        for gpu in seen.iter().filter(lends).flat_map(|seen| &seen.report.gpus) {
+            let kind = gpu.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
+            let kind = kind.filter(|_| gpu.can_reshape && gpu.pinned.is_none());
+            let Some((kind, profile)) = kind.and_then(|kind| Some((kind, profile(kind, spec)?)))
+            else {
+                continue;
+            };
+            let suits = |slice: &&SliceReport| {
+                let size = profile_compute(&slice.profile).unwrap_or(0);
+                slice.uuid.is_some() && size >= profile.compute_slices
+            };
+            let there = gpu.slices.iter().filter(suits).count();
+            let served = gpu.slices.iter().any(|slice| !slice.replicas.is_empty());
+            let slice = Slice {
+                host: 0,
+                gpu: 0,
+                compute: profile.compute_slices,
+                share: f64::from(profile.compute_slices) / f64::from(kind.compute_slices.max(1)),
+                speed: slice_speed(profile.compute_slices, kind.compute_slices),
+                memory_mib: memory_mib(profile),
+                held: if served { Held::Inference } else { Held::Free },
+            };
+            let more = usize::from(profile.max_instances).saturating_sub(there);
+            slices.extend(std::iter::repeat_n(slice, more));
+        }
+        slices
+    }
+
+    /// Keeps idle slices from being lent.
+    pub(super) fn withhold(&mut self, kept: impl Fn(&Seat) -> bool) {
+        for (seat, slice) in self.seats.iter().zip(&mut self.slices) {
+            if slice.held == Held::Free && kept(seat) {
+                slice.held = Held::Inference;
+            }
+        }
+    }
+
     /// What `seats` are of a GPU, together.
     pub(super) fn gpus(&self, seats: &[Seat]) -> f64 {
         let of = |seat: &Seat| self.seats.iter().position(|other| other == seat);
@@ -102,6 +146,20 @@ impl Lendable {
         });
         wanted.collect()
     }
+}
+
+/// What is cut for a job on GPUs of a kind: the profile it names, or the smallest with memory for it.
+fn profile<'a>(kind: &'a Kind, spec: &Spec) -> Option<&'a Profile> {
+    let fits = |profile: &&Profile| match &spec.profile {
+        Some(name) => profile.name == *name,
+        None => !profile.media && has_room(memory_mib(profile), spec.memory_mib),
+    };
+    kind.profiles.iter().filter(fits).min_by_key(|profile| profile.memory_slices)
+}
+
+/// The memory of a slice of this profile.
+pub(crate) fn memory_mib(profile: &Profile) -> u64 {
+    (profile.memory_gib * 1024.0) as u64
 }
 
 /// What must stay idle.

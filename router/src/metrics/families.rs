@@ -4,7 +4,7 @@ use super::{
     BATCH_ROWS, BATCHES, BUILD, CACHE, CACHE_BYTES, Format, IN_FLIGHT, LIMIT, ModelMetrics,
     OBJECTIVE, OLDEST, QUEUE_SECONDS, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUEST_SECONDS,
     REQUESTS, SPANS, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet,
-    loans,
+    lead, loans,
     page::{Page, Sample},
     placement,
 };
@@ -23,6 +23,7 @@ pub fn write(state: &State, counted: &[&ModelMetrics], format: Format) -> Vec<u8
     placement::write(&mut page, state);
     loans::write(&mut page, state);
     tenants(&mut page, state);
+    lead::write(&mut page, state);
     process(&mut page, state);
     page.into_bytes()
 }

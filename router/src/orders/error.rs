@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::json;
 use store::CommitError;
 
-use crate::http::reply;
+use crate::{http::reply, lead::Leader};
 
 /// A refused order.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +43,12 @@ pub enum OrderError {
     /// It could not be written down.
     #[error("the order cannot be kept; nothing was changed")]
     Unkept(#[from] CommitError),
+    /// Only the router that leads takes orders.
+    #[error("this router does not lead; nothing was changed")]
+    Follows {
+        /// Who does, if that is known.
+        leader: Option<Leader>,
+    },
 }
 
 impl OrderError {
@@ -54,7 +60,7 @@ impl OrderError {
                 StatusCode::NOT_FOUND
             }
             Self::Conflict { .. } => StatusCode::CONFLICT,
-            Self::Unkept(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unkept(_) | Self::Follows { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -67,13 +73,17 @@ impl OrderError {
             Self::NotOrdered { .. } => "not_ordered",
             Self::Conflict { .. } => "conflict",
             Self::Unkept(_) => "storage",
+            Self::Follows { .. } => "not_leader",
         }
     }
 }
 
 impl IntoResponse for OrderError {
     fn into_response(self) -> Response {
-        let body = json!({"error": self.to_string(), "reason": self.reason()});
+        let mut body = json!({"error": self.to_string(), "reason": self.reason()});
+        if let Self::Follows { leader: Some(leader) } = &self {
+            body["leader"] = json!(leader.admin);
+        }
         reply::json(self.status(), &body).into_response()
     }
 }

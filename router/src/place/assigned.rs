@@ -24,6 +24,8 @@ pub(super) struct Assigned {
     pub(super) digest: u64,
     /// Absent if it was found running and is of no model as now configured.
     pub(super) spec: Option<ModelSpec>,
+    /// Routers may give it batches.
+    pub(super) serves: bool,
     /// It goes once it has no batches.
     pub(super) leaving: bool,
 }
@@ -76,6 +78,7 @@ pub(super) fn found(report: &Report, groups: &mut u64) -> Vec<Assigned> {
                     lane: one.lane,
                     digest: one.digest,
                     spec: None,
+                    serves: one.serves,
                     leaving: false,
                 });
             }

@@ -117,6 +117,7 @@ impl Placer {
                 lane,
                 digest: spec.digest(),
                 spec: Some(spec.clone()),
+                serves: false,
                 leaving: false,
             });
         }
@@ -138,7 +139,7 @@ impl Placer {
     }
 
     /// Lets every replica serve, but none of a new edition beside those of an earlier one.
-    fn admit(&self, groups: &BTreeMap<u64, Group>, leaving: &BTreeSet<u64>, fleet: &Fleet) {
+    fn admit(&mut self, groups: &BTreeMap<u64, Group>, leaving: &BTreeSet<u64>, fleet: &Fleet) {
         let mut earlier = BTreeSet::new();
         for (id, Group { replica, .. }) in groups {
             if !replica.current && replica.state == State::Ready && !leaving.contains(id) {
@@ -150,9 +151,13 @@ impl Placer {
                 replica.current && replica.model.is_some_and(|model| earlier.contains(&model))
             })
         };
-        for (worker, assignment) in &self.assignments {
-            let may = assignment.replicas.iter().filter(|one| !one.leaving && !waits(&one.group));
-            may.for_each(|one| fleet.admit(worker, one.id));
+        for (worker, assignment) in &mut self.assignments {
+            let mine = assignment.replicas.iter_mut();
+            let known = |one: &&mut Assigned| groups.contains_key(&one.group);
+            for one in mine.filter(known).filter(|one| !one.leaving && !waits(&one.group)) {
+                one.serves = true;
+                fleet.admit(worker, one.id);
+            }
         }
     }
 
@@ -172,6 +177,7 @@ impl Placer {
                     lane: one.lane,
                     digest: one.digest,
                     spec: one.spec.clone(),
+                    serves: one.serves,
                 });
             }
             for (seat, rank) in owners.ranks(&seen.worker).filter(|(seat, _)| seat.gpu == gpu) {
@@ -187,13 +193,20 @@ impl Placer {
             return;
         }
         self.generation += 1;
-        let desired = Desired { generation: self.generation, gpus };
+        let desired = Desired { term: self.term, generation: self.generation, gpus };
         assignment.sent = Some(desired.clone());
         fleet.desire(&seen.worker, desired);
     }
 
     /// Says once of each model that it has no room, and on the model for as long as that is so.
-    pub(super) fn complain(&mut self, decision: &Decision, config: &Config, registry: &Registry) {
+    pub(super) fn complain(
+        &mut self,
+        decision: &Decision,
+        (config, world): (&Config, &World),
+        registry: &Registry,
+    ) {
+        // A worker that is drained, or about to go, may come back.
+        let is_final = world.sites.iter().all(|site| site.open);
         let mut unplaced = BTreeSet::new();
         for refusal in &decision.refusals {
             let Some(index) = refusal.model else { continue };
@@ -203,7 +216,7 @@ impl Placer {
                 tracing::warn!(model = name, why, "not placed as it should be");
             }
             let somewhere = decision.target.placed.iter().any(|placed| placed.model == index);
-            if let Some(model) = registry.model(name).filter(|_| !somewhere) {
+            if let Some(model) = registry.model(name).filter(|_| is_final && !somewhere) {
                 model.failed(Failure { reason: why.clone(), returns: true });
             }
         }

@@ -7,7 +7,7 @@ use policy::{
     moment::Moment,
 };
 
-use crate::{config, http::backend::Served, metrics::Totals, model::Model};
+use crate::{config, http::backend::Served, lead::Load, model::Model};
 
 /// How often counts are taken.
 const EVERY: Duration = Duration::from_secs(1);
@@ -27,24 +27,30 @@ struct Followed {
     taken_at: Moment,
     arrived: u64,
     late: u64,
+    /// Whether more of the last second's requests missed their objective than may.
+    losing: bool,
     /// The longest that a replica was seen to take from being asked for to being ready.
     load_time: Option<Duration>,
 }
 
 impl Demands {
-    /// Takes note of what was asked of a model.
-    pub(super) fn observe(&mut self, model: &Model, settings: &config::Planner, now: Moment) {
+    /// Takes note of what was asked of a model, here and of `others`.
+    pub(super) fn observe(
+        &mut self,
+        model: &Model,
+        others: Load,
+        (settings, now): (&config::Planner, Moment),
+    ) {
         let objective = model.objective().0;
         let rule = rule(settings, objective);
-        let totals = model.dispatcher().metrics().totals();
-        let waiting = model.dispatcher().waiting() as u64;
-        let (arrived, late) = counts(&totals);
+        let Load { arrived, late, waiting, .. } = Load::of(model).with(others);
         let known = self.models.entry(model.name().to_owned()).or_insert_with(|| Followed {
             demand: Demand::new(rule),
             rule,
             taken_at: now,
             arrived,
             late,
+            losing: false,
             load_time: None,
         });
         if known.rule != rule {
@@ -64,19 +70,31 @@ impl Demands {
             late: scaled(late.saturating_sub(known.late)),
             waiting: scaled(waiting),
         };
+        known.losing = seen.late as f64 > (1.0 - model.config().slo_target) * seen.arrived as f64;
         known.demand.observe(seen, now);
         (known.taken_at, known.arrived, known.late) = (now, arrived, late);
     }
 
-    /// What to provide for, where `provided_rps` is ready.
-    pub(super) fn forecast(&mut self, model: &str, provided_rps: f64, now: Moment) -> Forecast {
+    /// What to provide for, where `provided_rps` is ready and slices are to be had in `notice`.
+    pub(super) fn forecast(
+        &mut self,
+        model: &str,
+        provided_rps: f64,
+        notice: Duration,
+        now: Moment,
+    ) -> Forecast {
         match self.models.get_mut(model) {
             Some(known) => {
                 let load_time = known.load_time.unwrap_or(LOAD_TIME);
-                known.demand.forecast(provided_rps, load_time, now)
+                known.demand.forecast(provided_rps, notice + load_time, now)
             }
             None => Forecast { rate_rps: 0.0, floor_rps: 0.0, why: policy::demand::Why::Idle },
         }
+    }
+
+    /// Whether requests of a model are being lost.
+    pub(super) fn is_losing(&self, model: &str) -> bool {
+        self.models.get(model).is_some_and(|known| known.losing)
     }
 
     /// How long a replica takes to load, as far as is known.
@@ -95,13 +113,6 @@ impl Demands {
     pub(super) fn keep(&mut self, served: impl Fn(&str) -> bool) {
         self.models.retain(|name, _| served(name));
     }
-}
-
-/// Requests that asked for capacity, and of those the ones that did not get it in time.
-fn counts(totals: &Totals) -> (u64, u64) {
-    let arrived = totals.eligible() + totals.abandoned;
-    let late = totals.eligible().saturating_sub(totals.failed + totals.within_objective);
-    (arrived, late)
 }
 
 fn rule(settings: &config::Planner, objective: Duration) -> Rule {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use policy::{
-    demand::{Forecast, Why},
+    loan::has_room,
     place::{Decision, Snapshot, Target, room},
 };
 
@@ -11,7 +11,7 @@ use super::{Placer, world::World};
 use crate::{
     config::Config,
     jobs::{Record, Seat, profile_compute},
-    lend::{Needs, Wanted},
+    lend::{Needs, Wanted, memory_mib},
     registry::Registry,
 };
 
@@ -47,12 +47,19 @@ impl Placer {
         }
         let waiting = registry.jobs().unfinished();
         let mut taken = BTreeSet::new();
+        let mut after = snapshot.clone();
         for record in waiting.iter().filter(|record| record.state.waits()) {
             let free = self.free(world, record, &mut taken);
             if free >= record.spec.slices_min {
                 continue;
             }
-            let mut after = snapshot.clone();
+            // What was found for a job is not cut for one as well.
+            for (site, gpu) in world.sites.iter().zip(&mut after.gpus) {
+                for spot in site.slices.iter().filter(|spot| taken.contains(&site.seat(spot))) {
+                    let there = gpu.slices.iter_mut().filter(|one| one.position == spot.position);
+                    there.for_each(|slice| slice.loaned = true);
+                }
+            }
             for _ in free..record.spec.slices_min {
                 let Some(found) = profiles(&after, record)
                     .into_iter()
@@ -86,8 +93,8 @@ impl Placer {
         for site in world.sites.iter().filter(|site| site.open) {
             for spot in site.slices.iter().filter(|spot| !spot.lent && !spot.doomed) {
                 let profile = spot.position.profile();
-                let memory_mib = (profile.memory_gib * 1024.0) as u64;
-                let fits = profile.compute_slices >= asks && memory_mib >= record.spec.memory_mib;
+                let has_room = has_room(memory_mib(profile), record.spec.memory_mib);
+                let fits = profile.compute_slices >= asks && has_room;
                 let seat = site.seat(spot);
                 let enough = free >= record.spec.slices_min;
                 if fits && !enough && !served.contains(&seat) && taken.insert(seat) {
@@ -107,7 +114,7 @@ fn profiles(snapshot: &Snapshot, record: &Record) -> Vec<String> {
     let mut found: Vec<(u8, String)> = Vec::new();
     for gpu in snapshot.gpus.iter().filter(|gpu| gpu.cuttable) {
         for profile in gpu.kind.profiles.iter().filter(|profile| !profile.media) {
-            let fits = (profile.memory_gib * 1024.0) as u64 >= record.spec.memory_mib;
+            let fits = has_room(memory_mib(profile), record.spec.memory_mib);
             if fits && !found.iter().any(|(_, name)| *name == profile.name) {
                 found.push((profile.memory_slices, profile.name.clone()));
             }
@@ -122,11 +129,10 @@ pub(super) fn needs(
     decision: &Decision,
     back: &[(usize, mig::Position)],
     (world, snapshot): (&World, &Snapshot),
-    forecasts: &[Forecast],
+    losing: impl Fn(usize) -> bool,
 ) -> Needs {
     // Requests are lost already, so that the usual notice is too long.
-    let lost = |model: usize| matches!(forecasts[model].why, Why::Late | Why::Queue | Why::Panic);
-    let urgent = decision.refusals.iter().filter_map(|refusal| refusal.model).any(lost);
+    let urgent = decision.refusals.iter().filter_map(|refusal| refusal.model).any(losing);
     let seat = |(gpu, position): &(usize, mig::Position)| {
         let site = &world.sites[*gpu];
         site.slices.iter().find(|spot| spot.position == *position).map(|spot| site.seat(spot))

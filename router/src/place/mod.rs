@@ -71,9 +71,21 @@ const CALM: Duration = Duration::from_secs(60);
 /// How much is searched for a plan; about a tenth of a second.
 const WORK: u64 = 400_000;
 
+/// The part of what replicas serve that does not depend on their neighbours.
+const SURE: f64 = 0.9;
+
+/// What a model has that is ready.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ready {
+    rps: f64,
+    replicas: u32,
+}
+
 /// What the loop remembers.
 #[derive(Debug, Default)]
 struct Placer {
+    /// The term of the leader that decides.
+    term: u64,
     assignments: BTreeMap<String, Assignment>,
     generation: u64,
     groups_given: u64,
@@ -90,12 +102,25 @@ struct Placer {
     moved_at: Moment,
     looked_at: Moment,
     unplaced: BTreeSet<String>,
+    /// Whether inference waits for slices that are lent.
+    calls_back: bool,
 }
 
 /// Places until the router ends.
 pub async fn run(state: Weak<ServerState<Registry>>) {
     let mut placer = Placer::default();
     while let Some(state) = state.upgrade() {
+        let standing = Arc::clone(state.backend.standing());
+        let mut news = standing.news();
+        let Some(term) = standing.acts() else {
+            drop(state);
+            // Whether there is news or not, the next round looks.
+            let _ = timeout(TICK, news.changed()).await;
+            continue;
+        };
+        if placer.term != term {
+            placer = Placer { term, ..Placer::default() };
+        }
         let fleet = Arc::clone(state.backend.fleet());
         let changed = fleet.changed();
         let began = Instant::now();
@@ -104,12 +129,17 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
         let took = began.elapsed();
         // Whether something changed or time passed, the next round looks.
         let _ = timeout(TICK, changed).await;
-        sleep(REST.max(took * LEISURE)).await;
+        // Slices that are called back must hear of it, and be taken when they come.
+        let leisure = if placer.calls_back { 1 } else { LEISURE };
+        sleep(REST.max(took * leisure)).await;
     }
 }
 
 impl Placer {
     async fn round(&mut self, registry: &Registry, fleet: &Fleet) {
+        if !registry.ledger().lock().is_settled() {
+            return;
+        }
         let now = registry.now();
         let config = registry.config_in_force();
         let seen = fleet.look();
@@ -135,7 +165,12 @@ impl Placer {
             self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
             self.remember(&decision, &world, &config);
             self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
-            let needs = loans::needs(&decision, &back, (&world, &snapshot), &forecasts);
+            let losing = |model: usize| {
+                let hurried = matches!(forecasts[model].why, Why::Late | Why::Queue | Why::Panic);
+                hurried || self.demands.is_losing(&config.models[model].name)
+            };
+            let needs = loans::needs(&decision, &back, (&world, &snapshot), losing);
+            self.calls_back = !needs.wanted.is_empty();
             owners.serve(self.served(&world), needs);
             for worker in &seen {
                 self.send(worker, &world, &owners, fleet);
@@ -144,7 +179,7 @@ impl Placer {
         };
         // Without a GPU there is no worker yet, which is no want of room.
         if !world.sites.is_empty() {
-            self.complain(&decision, &config, registry);
+            self.complain(&decision, (&config, &world), registry);
         }
         let error = self.neighbours.median_error();
         let told = Told { config: &config, world: &world, forecasts: &forecasts, error, at: now };
@@ -215,17 +250,18 @@ impl Placer {
         }
         let rules = plan::Rules { work: WORK, ..config.planner.rules };
         let last = self.last_target(world, config);
-        let mut ready_rps = vec![0.0; config.models.len()];
+        let mut ready = vec![Ready::default(); config.models.len()];
         for one in &last.placed {
             let exists = one.replica.and_then(|id| groups.get(&id));
             if exists.is_some_and(|group| group.replica.state == State::Ready) {
-                ready_rps[one.model] += one.serves_rps;
+                ready[one.model].rps += one.serves_rps;
+                ready[one.model].replicas += 1;
             }
         }
         let models = self.models(config);
         let mut snapshot =
             Snapshot { models, gpus, rules, pins: Vec::new(), consolidate: calm, last };
-        let forecasts = self.forecast(registry, config, (&mut snapshot, &ready_rps), now);
+        let forecasts = self.forecast(registry, config, (&mut snapshot, &ready), now);
         (snapshot, forecasts)
     }
 
@@ -251,17 +287,21 @@ impl Placer {
         &mut self,
         registry: &Registry,
         config: &Config,
-        (snapshot, ready_rps): (&mut Snapshot, &[f64]),
+        (snapshot, ready): (&mut Snapshot, &[Ready]),
         now: Moment,
     ) -> Vec<Forecast> {
         self.demands.keep(|name| config.models.iter().any(|model| model.name == name));
+        // What is lent comes back only after its notice.
+        let lent = snapshot.gpus.iter().flat_map(|gpu| &gpu.slices).any(|slice| slice.loaned);
+        let notice = config.loans.as_ref().filter(|_| lent).map_or(Duration::ZERO, |it| it.notice);
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
             let served = registry.model(&model.name);
             if let Some(served) = &served {
-                self.demands.observe(served, &config.planner, now);
+                let others = registry.standing().peers().load(&model.name);
+                self.demands.observe(served, others, (&config.planner, now));
             }
-            let forecast = self.demands.forecast(&model.name, ready_rps[index], now);
+            let forecast = self.demands.forecast(&model.name, ready[index].rps, notice, now);
             let asleep = model.replicas.min == 0 && forecast.why == Why::Idle;
             if let Some(served) = served {
                 served.sleep(asleep, self.demands.load_time(&model.name));
@@ -269,6 +309,13 @@ impl Placer {
             let planned = &mut snapshot.models[index];
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };
+            if forecast.why == Why::New {
+                // What is there stays. What it serves changes with its neighbours, and a demand of
+                // just that much would call for one more each time it is a little less.
+                let stay = ready[index].replicas.min(planned.replicas_max);
+                planned.replicas_min = planned.replicas_min.max(stay);
+                planned.demand_rps *= SURE;
+            }
             forecasts.push(forecast);
         }
         forecasts

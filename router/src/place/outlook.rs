@@ -104,10 +104,14 @@ pub(super) fn between(before: &Snapshot, after: &Snapshot, gpus: &[GpuKey]) -> C
     let lacks = |decision: &Decision, model: usize| {
         decision.refusals.iter().any(|refusal| refusal.model == Some(model))
     };
-    let new = then.refusals.iter().filter(|one| one.model.is_some_and(|model| !lacks(&now, model)));
+    let lacking = then.refusals.iter().filter_map(|refusal| {
+        let model = refusal.model.filter(|model| !lacks(&now, *model))?;
+        let (name, why) = (&after.models[model].name, &refusal.why);
+        Some(if why.starts_with(name) { why.clone() } else { format!("{name}: {why}") })
+    });
     Consequence {
         models: models.collect(),
-        lacking: new.map(|refusal| refusal.why.clone()).collect(),
+        lacking: lacking.collect(),
         outlook: Outlook {
             before: prospect(before, gpus, &now),
             after: prospect(after, gpus, &then),

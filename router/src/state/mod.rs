@@ -17,6 +17,7 @@ use crate::{
     cache, dispatch,
     http::{ServerState, backend::Backend},
     jobs::{Brief, Counts},
+    lead::LeadState,
     metrics::{self, Format, Totals},
     model::Model,
     place::{PinState, PlanState},
@@ -40,6 +41,8 @@ pub struct State {
     pub draining: bool,
     /// The configuration in force.
     pub config: ConfigState,
+    /// Who leads, if there are several routers.
+    pub lead: LeadState,
     /// The models, in the order of the configuration.
     pub models: Vec<ModelState>,
     /// The workers that are known, by name.
@@ -161,6 +164,7 @@ impl State {
             problems,
             draining: shared.drain.is_draining(),
             config: registry.config_state(),
+            lead: registry.standing().state(),
             models,
             workers,
             plan: registry.plan().state(),

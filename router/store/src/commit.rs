@@ -39,6 +39,11 @@ impl Change {
         self.put.is_empty() && self.delete.is_empty()
     }
 
+    /// What it sets, and what it removes.
+    pub fn into_parts(self) -> (Records, Vec<String>) {
+        (self.put, self.delete)
+    }
+
     pub(crate) fn all(records: &Records) -> Self {
         Self { put: records.clone(), delete: Vec::new() }
     }

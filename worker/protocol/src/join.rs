@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The version of these messages; a worker and a router of different versions refuse each other.
-pub const JOIN_VERSION: u16 = 2;
+pub const JOIN_VERSION: u16 = 3;
 
 /// The longest line of a worker that has not joined yet, in bytes.
 pub const MAX_JOIN: usize = 4 << 10;
@@ -76,13 +76,21 @@ pub enum ToWorker {
     },
     /// The router is there and has nothing new; sent each second.
     Still,
+    /// As [`ToWorker::Still`], from the router that leads. From then on the worker hears of no
+    /// earlier leader, and its next report says so.
+    Lead {
+        /// Rises with every change of leader; 0 where there is one router.
+        term: u64,
+    },
 }
 
 /// What shall be on one worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Desired {
-    /// Rises with every change; a worker ignores one below the highest it has seen.
+    /// The term of the leader that wishes it; a worker refuses one below the highest it has heard of.
+    pub term: u64,
+    /// Rises with every change in a term; a worker ignores one below the highest it has seen.
     pub generation: u64,
     /// The GPUs that are spoken for; others are left as they are, without executors.
     pub gpus: Vec<DesiredGpu>,
@@ -126,6 +134,8 @@ pub struct DesiredReplica {
     /// What to load; absent for one that a router found running and knows only by its digest,
     /// which is kept for as long as it lasts.
     pub spec: Option<ModelSpec>,
+    /// Whether routers may give it batches, which the worker passes on to all of them.
+    pub serves: bool,
 }
 
 /// Why a worker may not join.
@@ -191,7 +201,7 @@ mod tests {
     #[test]
     fn another_version_is_told_both_whatever_the_token() {
         let refused = admit(&join(9, "wrong", "gpu-7"), Some("sesame")).unwrap_err();
-        assert_eq!(refused.to_string(), "the worker speaks version 9, this router speaks 2");
+        assert_eq!(refused.to_string(), "the worker speaks version 9, this router speaks 3");
     }
 
     #[test]
@@ -211,7 +221,7 @@ mod tests {
     #[test]
     fn messages_are_readable_lines() {
         let line = serde_json::to_string(&ToWorker::Desired(Box::default())).unwrap();
-        assert_eq!(line, r#"{"desired":{"generation":0,"gpus":[]}}"#);
+        assert_eq!(line, r#"{"desired":{"term":0,"generation":0,"gpus":[]}}"#);
         assert_eq!(serde_json::to_string(&ToWorker::Still).unwrap(), r#""still""#);
     }
 }

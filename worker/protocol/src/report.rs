@@ -14,6 +14,8 @@ pub const WHOLE: &str = "whole";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
+    /// The highest term of a leader it has heard of.
+    pub term: u64,
     /// The generation of the desired state that every GPU acts on; 0 before the first.
     pub generation: u64,
     /// Whether it is about to stop, and waits only for its replicas to be drained.
@@ -134,6 +136,8 @@ pub struct ReplicaReport {
     pub digest: u64,
     /// The lane it is in.
     pub lane: u32,
+    /// Whether routers may give it batches, as the leader last said.
+    pub serves: bool,
     /// Its state.
     pub state: ReplicaState,
 }

@@ -17,8 +17,8 @@ use protocol::{Batch, Blame, Facts, Reply};
 use super::{link::Link, replica::Replica};
 use crate::{clock, engine::Pace, signature::Refusal};
 
-/// The most batches a replica has at once: one running, and one so that it need not wait for the
-/// next.
+/// The most batches a replica has of one router at once: one running, and one so that it need not
+/// wait for the next.
 const MAX_BATCHES: usize = 2;
 
 /// A batch, who runs it and whom to answer.
@@ -39,7 +39,7 @@ pub(super) enum Rejected {
     NotReady { replica: u32 },
     #[error("replica {replica} is being unloaded")]
     Closed { replica: u32 },
-    #[error("replica {replica} has {MAX_BATCHES} batches already")]
+    #[error("replica {replica} has {MAX_BATCHES} batches of this router already")]
     Full { replica: u32 },
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -74,13 +74,16 @@ pub(super) struct Lane {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Job>,
-    running: Option<u32>,
+    /// The replica that runs a batch, and the link that it came by.
+    running: Option<(u32, u64)>,
 }
 
 impl Queue {
-    fn of(&self, replica: u32) -> usize {
-        let waiting = self.waiting.iter().filter(|job| job.replica.id() == replica).count();
-        waiting + usize::from(self.running == Some(replica))
+    /// The batches of a replica, and the links they came by.
+    fn of(&self, replica: u32) -> impl Iterator<Item = u64> {
+        let waiting = self.waiting.iter().map(|job| (job.replica.id(), job.from.id()));
+        let all = waiting.chain(self.running);
+        all.filter(move |(whose, _)| *whose == replica).map(|(_, link)| link)
     }
 }
 
@@ -116,7 +119,8 @@ impl Lane {
         if job.replica.is_closed() {
             return Err(Rejected::Closed { replica });
         }
-        if queue.of(replica) >= MAX_BATCHES {
+        let link = job.from.id();
+        if queue.of(replica).filter(|from| *from == link).count() >= MAX_BATCHES {
             return Err(Rejected::Full { replica });
         }
         queue.waiting.push_back(job);
@@ -172,7 +176,7 @@ impl Lane {
 
     /// Returns once `replica` has no batches.
     pub(super) fn wait_drained(&self, replica: &Replica) {
-        self.wait(|queue| queue.of(replica.id()) == 0);
+        self.wait(|queue| queue.of(replica.id()).next().is_none());
     }
 
     fn wait(&self, settled: impl Fn(&Queue) -> bool) {
@@ -203,7 +207,7 @@ impl Lane {
         let mut queue = self.queue.lock();
         loop {
             if let Some(job) = queue.waiting.pop_front() {
-                queue.running = Some(job.replica.id());
+                queue.running = Some((job.replica.id(), job.from.id()));
                 return job;
             }
             self.came.wait(&mut queue);

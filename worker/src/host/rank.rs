@@ -224,6 +224,12 @@ impl Keeper {
         };
         if let Some(stream) = connected {
             self.attend(stream).await;
+        } else if folder.run(&self.spec).is_some_and(|run| run.end.is_none())
+            && let Ok(stream) = timeout(LISTEN_WAIT, connect(&control)).await
+        {
+            // A worker before this one had started it and was killed before it was begun.
+            self.attend(stream).await;
+            return self.last_words(&folder, None).await;
         }
         self.last_words(&folder, Some(process)).await
     }
@@ -304,16 +310,17 @@ impl Keeper {
     /// How a rank ended over which nobody stands any more. Whatever is left of it is ended.
     async fn last_words(&self, folder: &JobFolder, process: Option<Child>) -> Ended {
         let spec = &self.spec;
+        let mut over = false;
         if let Some(mut process) = process {
             // It has hung up and ends at once, unless it was killed, which is as well.
-            let _ = timeout(LAST_WORDS, process.wait()).await;
+            over = timeout(LAST_WORDS, process.wait()).await.is_ok();
         }
         let written = async {
             loop {
                 match folder.run(spec) {
                     Some(run) if run.end.is_some() => return run.end,
-                    Some(_) => sleep(KNOCK).await,
-                    None => return None,
+                    Some(_) if !over => sleep(KNOCK).await,
+                    Some(_) | None => return None,
                 }
             }
         };

@@ -118,6 +118,7 @@ fn replicas<'l>(
     lanes: &(impl Iterator<Item = (&'l &'l Place, &'l Status)> + Clone),
 ) -> Vec<ReplicaReport> {
     let mut told: BTreeMap<u32, ReplicaReport> = BTreeMap::new();
+    let wanted = |id: u32| keeper.task.as_ref().and_then(|task| task.replicas.get(&id));
     for ((_, lane), status) in lanes.clone() {
         for loaded in status.state.iter().flat_map(|state| &state.replicas) {
             let replica = ReplicaReport {
@@ -126,19 +127,19 @@ fn replicas<'l>(
                 version: loaded.version.clone(),
                 digest: loaded.digest,
                 lane: *lane,
+                serves: wanted(loaded.replica).is_some_and(|wanted| wanted.serves),
                 state: loaded.state.clone(),
             };
             told.insert(loaded.replica, replica);
         }
     }
-    let wanted = keeper.task.iter().flat_map(|task| &task.wish.replicas);
-    for (id, wanted) in wanted.filter(|(_, wanted)| wanted.place.0 == position) {
-        let task = keeper.task.as_ref().and_then(|task| task.replicas.get(id));
-        let (Some(task), None) = (task, told.get(id)) else { continue };
+    let wishes = keeper.task.iter().flat_map(|task| &task.wish.replicas);
+    for (id, wish) in wishes.filter(|(_, wish)| wish.place.0 == position) {
+        let (Some(task), None) = (wanted(*id), told.get(id)) else { continue };
         let Some(spec) = &task.spec else { continue };
         let trouble = lanes
             .clone()
-            .find(|(place, _)| **place == &wanted.place)
+            .find(|(place, _)| **place == &wish.place)
             .and_then(|(_, status)| status.trouble.clone());
         let failed = |reason, crashed| ReplicaState::Failed { reason, crashed };
         let state = match (keeper.next.refused.get(id), trouble) {
@@ -152,6 +153,7 @@ fn replicas<'l>(
             version: spec.version.clone(),
             digest: task.digest,
             lane: task.lane,
+            serves: task.serves,
             state,
         };
         told.insert(*id, replica);

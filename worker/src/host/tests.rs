@@ -61,11 +61,12 @@ fn desired(generation: u64, replicas: &[u32]) -> Desired {
         lane: 0,
         digest: spec.digest(),
         spec: Some(spec.clone()),
+        serves: true,
     };
     let replicas = replicas.iter().map(replica).collect();
     let slices = vec![DesiredSlice { position: POSITION.into(), replicas, rank: None }];
     let positions = Some(vec![POSITION.to_owned()]);
-    Desired { generation, gpus: vec![DesiredGpu { gpu: 0, positions, slices }] }
+    Desired { term: 0, generation, gpus: vec![DesiredGpu { gpu: 0, positions, slices }] }
 }
 
 /// The first report that `wanted` accepts.
@@ -115,6 +116,41 @@ async fn a_wish_of_an_older_generation_is_ignored() {
     assert_eq!((report.generation, replicas(&report)[0].replica), (5, 1));
     host.desire(desired(6, &[]));
     until(&host, |report| report.generation == 6 && replicas(report).is_empty()).await;
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_leader_wishes_is_refused_once_another_leads() {
+    let dir = Dir::new("deposed");
+    let host = Host::start(vec![dir.gpu()], dir.launch()).await.unwrap();
+    let of = |term, wish: Desired| Desired { term, ..wish };
+    assert!(host.led(1, 7));
+    host.desire(of(7, desired(900, &[1])));
+    until(&host, is_failed).await;
+    assert!(host.led(2, 9), "a later term is believed");
+    assert_eq!(host.report().term, 9);
+    host.desire(of(7, desired(901, &[])));
+    assert!(!host.led(1, 7), "an earlier one is not");
+    host.desire(of(9, desired(1, &[2])));
+    let report = until(&host, |report| report.generation == 1 && is_failed(report)).await;
+    assert_eq!(replicas(&report)[0].replica, 2);
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn loans_are_renewed_only_while_the_router_that_leads_is_heard() {
+    let dir = Dir::new("led");
+    let host = Host::start(vec![], dir.launch()).await.unwrap();
+    let joined = host.joined.subscribe();
+    assert!(!*joined.borrow(), "nobody leads yet");
+    host.led(1, 7);
+    host.unled(2);
+    assert!(*joined.borrow(), "that one follows is no news");
+    host.led(2, 9);
+    host.unled(1);
+    assert!(*joined.borrow(), "another leads by now");
+    host.unled(2);
+    assert!(!*joined.borrow());
     host.stop().await;
 }
 

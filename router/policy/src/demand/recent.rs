@@ -5,12 +5,31 @@ use std::{collections::VecDeque, time::Duration};
 use crate::moment::Moment;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The span whose rate is held against that of twice the span before it.
-const SLOPE: Duration = Duration::from_secs(5);
-/// Deviations that a rise must have to be more than chance.
-const SURE: f64 = 3.0;
+/// Spans whose rate is held against that of twice the span before it.
+///
+/// The shorter the span, the sooner a rise is seen; the more it must be to be more than chance, and
+/// the less far it is believed to go on, since it may be a step.
+const WATCHED: [Watched; 3] = [
+    Watched { span: Duration::from_secs(1), deviations: 5.0, believed: 0.5 },
+    Watched { span: Duration::from_secs(2), deviations: 4.0, believed: 0.75 },
+    Watched { span: Duration::from_secs(5), deviations: 3.0, believed: 1.0 },
+];
+/// Fewer spans do not say how much rates vary by chance.
+const LEAST_SPANS: usize = 10;
+/// The median of the square of a normal deviation.
+const MEDIAN_BY_CHANCE: f64 = 0.455;
 /// Spans kept at most, however often somebody looks.
 const SPANS: usize = 1_024;
+
+/// How a rise is looked for.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    span: Duration,
+    /// Deviations that it must have.
+    deviations: f64,
+    /// The part of what comes now that may be added for what will come.
+    believed: f64,
+}
 
 /// Rows that came.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,16 +103,50 @@ impl Recent {
         total.late as f64 / total.arrived.max(1) as f64
     }
 
-    /// Rows per second that the rate grows each second; 0 if that may be chance.
-    pub(super) fn slope(&self, now: Moment) -> f64 {
-        let middle = now - SLOPE;
-        let (before, after) = (self.between(middle - 2 * SLOPE, middle), self.between(middle, now));
-        let span_s = SLOPE.as_secs_f64();
-        let chance = (after / span_s + before / (2.0 * span_s)).sqrt();
-        let known = self.knows(3 * SLOPE, now);
-        let rise = after - before;
-        // From the middle of one to the middle of the other are one and a half spans.
-        if known && rise > SURE * chance { rise / (1.5 * span_s) } else { 0.0 }
+    /// The rate that will be `ahead` from now, if it rises as it does; none if that may be chance.
+    pub(super) fn rising(&self, ahead: Duration, now: Moment) -> Option<f64> {
+        let seen = WATCHED.iter().filter_map(|watched| {
+            let span_s = watched.span.as_secs_f64();
+            let middle = now - watched.span;
+            let before = self.between(middle - 2 * watched.span, middle);
+            let after = self.between(middle, now);
+            let varies = self.dispersion(middle - 2 * watched.span);
+            let chance = (varies * (after / span_s + before / (2.0 * span_s))).sqrt();
+            let rise = after - before;
+            let known = self.knows(3 * watched.span, now);
+            // From the middle of one to the middle of the other are one and a half spans, and from
+            // there to now is half a span.
+            let more = rise / (1.5 * span_s) * (ahead.as_secs_f64() + span_s / 2.0);
+            let sure = known && rise > watched.deviations * chance;
+            sure.then(|| after + more.min(watched.believed * after))
+        });
+        seen.reduce(f64::max)
+    }
+
+    /// How much more than by mere chance the counts before `until` vary from one to the next: 1 for
+    /// callers who do not know of each other.
+    ///
+    /// By the median, so that a change of the level is no sign of it.
+    fn dispersion(&self, until: Moment) -> f64 {
+        let rate = |span: &Span| {
+            let length_s = span.to.since(span.from).as_secs_f64().max(1e-3);
+            (span.counts.arrived as f64 / length_s, length_s)
+        };
+        let before: Vec<(f64, f64)> =
+            self.spans.iter().take_while(|span| span.to <= until).map(rate).collect();
+        let mut off: Vec<f64> = before
+            .windows(2)
+            .map(|pair| {
+                let [(a, a_s), (b, b_s)] = [pair[0], pair[1]];
+                // The square of their difference, against what it is by chance.
+                (a - b).powi(2) / (a / a_s + b / b_s).max(1e-9)
+            })
+            .collect();
+        if off.len() < LEAST_SPANS {
+            return 1.0;
+        }
+        off.sort_by(f64::total_cmp);
+        (off[off.len() / 2] / MEDIAN_BY_CHANCE).max(1.0)
     }
 
     /// Whether it has been watched for so long.

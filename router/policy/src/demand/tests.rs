@@ -155,3 +155,19 @@ fn a_time_of_day_that_was_busy_is_expected_to_be_so_again() {
     assert_eq!(early.why, Why::Daily);
     assert!(early.rate_rps > 450.0, "{early:?}");
 }
+
+#[test]
+fn a_steep_rise_is_seen_within_two_seconds_and_crowds_are_none() {
+    let (mut demand, now) = steady(300, 60);
+    let now = run(&mut demand, now, [420, 660]);
+    let rising = demand.forecast(470.0, LOAD, at(now));
+    assert_eq!(rising.why, Why::Rising);
+    assert!(rising.rate_rps > 1.4 * 660.0, "{rising:?}");
+    // Callers who come together every other second.
+    let mut crowds = Demand::new(Rule { patience: Duration::ZERO, ..Rule::default() });
+    let mut now = run(&mut crowds, 0, [100, 700].repeat(15));
+    for arrived in [100, 700].repeat(15) {
+        now = run(&mut crowds, now, [arrived]);
+        assert_ne!(crowds.forecast(470.0, LOAD, at(now)).why, Why::Rising, "at {now} s");
+    }
+}

@@ -44,9 +44,13 @@ pub struct Ask {
 impl Ask {
     /// Whether one of its ranks can run on `slice`.
     pub fn suits(&self, slice: &Slice) -> bool {
-        let room = slice.memory_mib as f64 * (1.0 - MEMORY_MARGIN);
-        slice.compute >= self.compute && self.memory_mib as f64 <= room
+        slice.compute >= self.compute && has_room(slice.memory_mib, self.memory_mib)
     }
+}
+
+/// Whether a slice with so much memory has room for a rank that asks for so much.
+pub fn has_room(memory_mib: u64, asked_mib: u64) -> bool {
+    asked_mib as f64 <= memory_mib as f64 * (1.0 - MEMORY_MARGIN)
 }
 
 /// What a job is doing.

@@ -31,7 +31,7 @@ use crate::moment::Moment;
 
 pub use self::{
     admit::{Admitted, Fleet, Refused, admit},
-    job::{Ask, Class, Job, JobId, Phase},
+    job::{Ask, Class, Job, JobId, Phase, has_room},
     lend::Loaning,
     order::{History, Order},
     reclaim::{begin_by, work_lost},

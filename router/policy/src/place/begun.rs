@@ -90,7 +90,7 @@ impl Known<'_> {
         let gpu: &Gpu = &self.snapshot.gpus[there.gpu];
         let model = there.replica.model.ok_or("its model is served no more")?;
         if !gpu.healthy {
-            return Err("its GPU does not work or is about to go");
+            return Err("its GPU fails, leaves or is drained");
         }
         if there.slice.doomed {
             return Err("its slice shall vanish");

@@ -84,7 +84,7 @@ fn in_the_way(pin: &Pin, snapshot: &Snapshot, models: &[Model], others: &[&Pin])
     let beside = on_gpu().filter(|other| other.position == position);
     let beside_mib: f64 = beside.map(|other| memory_mib(&models[other.model])).sum();
     if !gpu.healthy {
-        return Some("its GPU does not work, or is about to go".to_owned());
+        return Some("its GPU fails, leaves or is drained".to_owned());
     }
     if slice.is_none() && !(gpu.cuttable && gpu.kind.positions().contains(&position)) {
         return Some("the GPU has no such slice and cannot be cut".to_owned());

@@ -186,7 +186,7 @@ fn a_pin_that_cannot_hold_is_told_and_its_model_is_placed_all_the_same() {
         why
     };
     let gone = told(|world| world.gpus[0].healthy = false);
-    assert_eq!(gone, "its GPU does not work, or is about to go");
+    assert_eq!(gone, "its GPU fails, leaves or is drained");
     let lent = told(|world| world.lend(0, "2g.20gb@0"));
     assert_eq!(lent, "it is lent to a job");
     let large = told(|world| world.models[0].memory_mib = Some(12_000));

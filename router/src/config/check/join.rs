@@ -34,6 +34,7 @@ pub(super) fn only(draft: &Draft, notes: &mut Notes<'_>) {
     let named = |name: &Option<At<String>>| name.as_ref().map(|name| name.place);
     let mut places: Vec<Option<Place>> =
         vec![draft.router.place, draft.tls.as_ref().map(|tls| tls.place)];
+    places.push(draft.etcd.as_ref().map(|etcd| etcd.place));
     places.extend(draft.models.iter().map(|model| Some(model.place)));
     places.extend(draft.tenants.iter().map(|tenant| named(&tenant.name)));
     places.extend(draft.keys.iter().map(|key| named(&key.name)));

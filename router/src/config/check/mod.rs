@@ -44,11 +44,16 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         draft.tenants.iter().map(|tenant| access::tenant(tenant, notes)).collect();
     let keys: Vec<_> = draft.keys.iter().map(|key| access::key(key, notes)).collect();
     let loans = draft.loans.as_ref().map(|draft| loans::check(draft, source.base_dir, notes));
-    if let (Some(draft), None, None) = (&draft.loans, &router.state_dir, &draft.join) {
+    let kept = router.state_dir.is_some() || draft.etcd.is_some() || draft.join.is_some();
+    if let (Some(draft), false) = (&draft.loans, kept) {
         loans::unkept(draft, notes);
     }
     let planner = draft.planner.as_ref().map_or_else(Planner::default, |draft| draft.check(notes));
     let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
+    let etcd = draft.etcd.as_ref().map(|etcd| etcd.check(notes));
+    if let (Some(etcd), Some(_)) = (&draft.etcd, &router.state_dir) {
+        notes.warn(etcd.place, "jobs are kept in etcd; state_dir keeps nothing");
+    }
     let tls = draft.tls.as_ref().map(|draft| tls::check(draft, source.base_dir, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));
     let workers: Vec<_> =
@@ -72,6 +77,10 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
         loans,
         planner,
         tracing: match tracing {
+            Some(checked) => Some(checked?),
+            None => None,
+        },
+        etcd: match etcd {
             Some(checked) => Some(checked?),
             None => None,
         },

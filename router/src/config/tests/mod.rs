@@ -1,5 +1,6 @@
 //! Whole files that are good, what is shown of them and how they differ.
 
+mod etcd;
 mod mistakes;
 mod objective;
 

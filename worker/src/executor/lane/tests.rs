@@ -157,6 +157,21 @@ fn one_batch_runs_one_waits_and_a_third_is_rejected() {
 }
 
 #[test]
+fn a_router_has_its_batches_whatever_another_has() {
+    let bench = Bench::new();
+    bench.push(1).unwrap();
+    assert_eq!(bench.started.recv().unwrap(), 1);
+    bench.push(2).unwrap();
+    let (ours, _client) = UnixStream::pair().unwrap();
+    let other = Arc::new(Link::new(2, Stream::Unix(ours)));
+    for id in [1, 2] {
+        bench.lane.push(job(&bench.replicas[0], id, 1, &other)).unwrap();
+    }
+    let rejected = bench.lane.push(job(&bench.replicas[0], 3, 1, &other)).unwrap_err();
+    assert!(matches!(rejected, Rejected::Full { replica: 7 }), "{rejected}");
+}
+
+#[test]
 fn a_batch_is_cancelled_only_before_it_starts() {
     let mut bench = Bench::new();
     bench.push(1).unwrap();

@@ -1,0 +1,331 @@
+//! The loop that is elected, and what it does when it is.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use etcd::{Client, EtcdError, Txn};
+use policy::lead::{Answer, Ask};
+use serde_json::json;
+use store::Records;
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    task::{JoinSet, spawn_blocking},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at},
+};
+
+use super::{
+    Leader, SharedRecords, Standing, Turn,
+    keys::{About, Keys},
+    mirror,
+    peers::{Load, Registration},
+    records::record,
+};
+use crate::{
+    config::Etcd,
+    http::{
+        ServerState,
+        backend::{Backend, Served},
+    },
+    registry::Registry,
+};
+
+/// How many times a member of etcd may be waited for in a lease.
+const PATIENCE: u32 = 4;
+/// How often a router tells the others of itself.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How long a new leader waits for workers to hear of it; one that is connected takes milliseconds.
+const FENCE_WAIT: Duration = Duration::from_secs(3);
+/// Workers written down, and struck off, at once.
+const AT_ONCE: usize = 50;
+/// How soon a listing that failed is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// This router's part in who leads.
+#[derive(Debug)]
+pub struct Election {
+    pub(super) client: Arc<Client>,
+    pub(super) keys: Keys,
+    pub(super) standing: Arc<Standing>,
+    /// The router as a whole, once it runs.
+    pub(super) state: Weak<ServerState<Registry>>,
+    /// There is no leader, so that there is no reason to wait.
+    pub(super) vacant: Notify,
+    /// What is known must be read anew.
+    pub(super) outdated: Notify,
+    lease: Duration,
+    me: Leader,
+}
+
+/// What an election needs before there is a router.
+#[derive(Debug)]
+pub struct Ground {
+    client: Arc<Client>,
+    keys: Keys,
+    standing: Arc<Standing>,
+    lease: Duration,
+    me: Leader,
+}
+
+impl Ground {
+    /// From the configuration, for a router whose admin is at `admin`. Asks nothing yet.
+    pub fn new(etcd: &Etcd, admin: std::net::SocketAddr) -> Self {
+        let address = etcd.advertise.clone().unwrap_or_else(|| admin.to_string());
+        let name = etcd.name.clone().unwrap_or_else(|| address.clone());
+        let client = Arc::new(Client::new(etcd.members.clone(), etcd.lease / PATIENCE));
+        Self {
+            standing: Standing::elected(etcd.lease, Arc::clone(&client)),
+            client,
+            keys: Keys::under(&etcd.prefix),
+            lease: etcd.lease,
+            me: Leader { name, admin: format!("http://{address}") },
+        }
+    }
+
+    /// What this router may do.
+    pub fn standing(&self) -> &Arc<Standing> {
+        &self.standing
+    }
+
+    /// Where jobs are kept. Must be called inside a runtime.
+    pub fn records(&self) -> SharedRecords {
+        SharedRecords {
+            client: Arc::clone(&self.client),
+            keys: self.keys.clone(),
+            standing: Arc::clone(&self.standing),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Stands for election from now on, until the tasks are dropped.
+    pub fn stand(self, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
+        let election = Arc::new(Election {
+            client: self.client,
+            keys: self.keys,
+            standing: self.standing,
+            state: Arc::downgrade(state),
+            vacant: Notify::new(),
+            outdated: Notify::new(),
+            lease: self.lease,
+            me: self.me,
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&election).run());
+        tasks.spawn(Arc::clone(&election).tell());
+        tasks.spawn(mirror::run(Arc::clone(&election)));
+        (election, tasks)
+    }
+}
+
+impl Election {
+    /// Lets another lead at once.
+    pub async fn resign(&self) {
+        let lease = self.standing.lease();
+        self.standing.depose(None);
+        if let Some(lease) = lease {
+            // Without it, the others wait until the lease has ended.
+            let _ = self.client.revoke(lease).await;
+        }
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut takeovers = JoinSet::new();
+        while let Some((ask, at)) = self.standing.next() {
+            tokio::select! {
+                () = sleep_until(at) => {}
+                () = self.vacant.notified() => continue,
+            }
+            let sent = Instant::now();
+            let answer = self.put(ask).await;
+            match self.standing.answered(ask, answer, sent) {
+                Some(Turn::Began { term }) => {
+                    tracing::info!(term, "this router leads");
+                    self.standing.set_leader(Some(self.me.clone()));
+                    takeovers.abort_all();
+                    takeovers.spawn(Arc::clone(&self).take_over(term));
+                }
+                Some(Turn::Ended { term }) => {
+                    tracing::warn!(
+                        term,
+                        "this router leads no more; it plans nothing and serves on"
+                    );
+                    takeovers.abort_all();
+                    self.standing.set_leader(None);
+                    self.outdated.notify_one();
+                    if let Some(state) = self.state.upgrade() {
+                        state.backend.fleet().withdraw();
+                    }
+                }
+                None => {}
+            }
+            while takeovers.try_join_next().is_some() {}
+        }
+    }
+
+    /// Asks etcd.
+    async fn put(&self, ask: Ask) -> Answer {
+        let asked = match ask {
+            Ask::Grant { before } => self.grant(before).await,
+            Ask::Campaign { lease } => self.campaign(lease).await,
+            Ask::Renew { lease } => {
+                let renewed = self.client.renew(lease).await;
+                renewed.map(|left| left.map_or(Answer::Gone, |_| Answer::Renewed))
+            }
+        };
+        let (answer, problem) = match asked {
+            Ok(answer) => (answer, None),
+            Err(EtcdError::Refused { words }) if words.contains("lease not found") => {
+                (Answer::Gone, None)
+            }
+            Err(error) => (Answer::Failed, Some(error.to_string())),
+        };
+        if self.standing.set_problem(problem.clone()) {
+            match problem {
+                Some(problem) => tracing::warn!(problem, "etcd is of no use; inference goes on"),
+                None => tracing::info!("etcd answers"),
+            }
+        }
+        answer
+    }
+
+    async fn grant(&self, before: Option<u64>) -> Result<Answer, EtcdError> {
+        if let Some(before) = before {
+            // It may have ended by itself.
+            let _ = self.client.revoke(before).await;
+        }
+        let lease = self.client.grant(self.lease).await?;
+        Ok(Answer::Granted { lease: lease.id, ttl: lease.ttl })
+    }
+
+    async fn campaign(&self, lease: u64) -> Result<Answer, EtcdError> {
+        let (key, me) = (self.keys.leader(), json!(self.me).to_string());
+        let txn = Txn::guarded(&key, 0).put_leased(&key, &me, lease);
+        let done = self.client.transact(&txn).await?;
+        Ok(match done.found {
+            _ if done.held => Answer::Won { term: done.revision },
+            // An answer before was lost on its way.
+            Some(found) if found.lease == lease => Answer::Won { term: found.created },
+            Some(found) => {
+                self.standing.set_leader(serde_json::from_str(&found.value).ok());
+                Answer::Lost
+            }
+            None => Answer::Lost,
+        })
+    }
+
+    /// Learns all that a leader must know before it acts.
+    async fn take_over(self: Arc<Self>, term: u64) {
+        let began = Instant::now();
+        let listed = loop {
+            match self.client.list(self.keys.all()).await {
+                Ok(listed) => break listed,
+                Err(_) if self.standing.term() == Some(term) => sleep(AGAIN).await,
+                Err(_) => return,
+            }
+        };
+        let Some(state) = self.state.upgrade() else { return };
+        let registry = &state.backend;
+        let (mut records, mut workers) = (Records::new(), BTreeSet::new());
+        for pair in &listed.pairs {
+            match self.keys.about(&pair.key) {
+                About::Record(key) => record(key, &pair.value, &mut records),
+                About::Worker(name) => {
+                    workers.insert(name.to_owned());
+                }
+                About::Leader | About::Router(_) | About::Other => {}
+            }
+        }
+        let kept = Arc::clone(&state);
+        let read = spawn_blocking(move || kept.backend.take_records(&records)).await;
+        if read.is_err() {
+            return;
+        }
+        let fleet = registry.fleet();
+        loop {
+            let changed = fleet.changed();
+            if fleet.has_heard(term, &workers) {
+                break;
+            }
+            if timeout_at(began + FENCE_WAIT, changed).await.is_err() {
+                tracing::warn!("not every worker was heard in time; what they said last counts");
+                break;
+            }
+        }
+        let (jobs, took) = (registry.jobs().unfinished().len(), began.elapsed());
+        tracing::info!(term, jobs, workers = workers.len(), ?took, "this router has taken over");
+        self.standing.ready(term);
+    }
+
+    /// Tells the others of this router, and, while it leads, of the workers.
+    async fn tell(self: Arc<Self>) {
+        let mut ticks = interval(TELL_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = None;
+        loop {
+            ticks.tick().await;
+            let (Some(state), Some(lease)) = (self.state.upgrade(), self.standing.lease()) else {
+                continue;
+            };
+            let models = state.backend.models();
+            let loads = models.iter().map(|model| (model.name().to_owned(), Load::of(model)));
+            let registration =
+                Registration { admin: self.me.admin.clone(), models: loads.collect() };
+            let value = json!(registration).to_string();
+            // What is not heard now is heard with the next.
+            let _ = self.client.put_leased(&self.keys.router(&self.me.name), &value, lease).await;
+            match self.standing.acts() {
+                Some(term) => self.register(term, state.backend.fleet().names(), &mut told).await,
+                None => told = None,
+            }
+        }
+    }
+
+    /// Writes down which workers there are.
+    async fn register(
+        &self,
+        term: u64,
+        there: BTreeSet<String>,
+        told: &mut Option<BTreeSet<String>>,
+    ) {
+        let Some(known) = self.registered(told).await else { return };
+        let mut txn = Txn::guarded(&self.keys.leader(), term);
+        let new: Vec<String> = there.difference(known).take(AT_ONCE).cloned().collect();
+        let gone: Vec<String> = known.difference(&there).take(AT_ONCE).cloned().collect();
+        if new.is_empty() && gone.is_empty() {
+            return;
+        }
+        for name in &new {
+            txn = txn.put(&self.keys.worker(name), &json!({"term": term}).to_string());
+        }
+        for name in &gone {
+            txn = txn.delete(&self.keys.worker(name));
+        }
+        if self.client.transact(&txn).await.is_ok_and(|done| done.held) {
+            known.extend(new);
+            known.retain(|name| !gone.contains(name));
+        }
+    }
+
+    /// The workers that are written down; read first if they are not known.
+    async fn registered<'t>(
+        &self,
+        told: &'t mut Option<BTreeSet<String>>,
+    ) -> Option<&'t mut BTreeSet<String>> {
+        if told.is_none() {
+            let listed = self.client.list(&self.keys.worker("")).await.ok()?;
+            let names = listed.pairs.iter().filter_map(|pair| match self.keys.about(&pair.key) {
+                About::Worker(name) => Some(name.to_owned()),
+                About::Leader | About::Router(_) | About::Record(_) | About::Other => None,
+            });
+            *told = Some(names.collect());
+        }
+        told.as_mut()
+    }
+
+    pub(super) fn is_me(&self, name: &str) -> bool {
+        name == self.me.name
+    }
+}
