@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(short_run(404, &[]), FAILED);
         assert_eq!(exit(&["no-such-scenario"]), USAGE);
         assert_eq!(exit(&["--arrivals", "posson"]), USAGE);
-        assert_eq!(exit(&["--url", "https://localhost"]), USAGE);
+        assert_eq!(exit(&["--url", "ftp://localhost"]), USAGE);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use protocol::{FromExecutor, PRELUDE_LEN, Peer, Prelude, ToExecutor, VERSION};
+use protocol::{FromExecutor, JOIN_VERSION, PRELUDE_LEN, Peer, Prelude, ToExecutor, VERSION};
 
 use crate::{
     client::{Body, Client},
@@ -131,7 +131,7 @@ fn status(address: SocketAddr, endpoint: &Endpoint, key: &str) -> u16 {
 fn joins(door: &str, token: &str) -> String {
     let mut stream = TcpStream::connect(door).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let line = serde_json::json!({"join": {"version": 2, "token": token, "worker": "stranger"}});
+    let line = serde_json::json!({"join": {"version": JOIN_VERSION, "token": token, "worker": "stranger"}});
     writeln!(stream, "{line}").unwrap();
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).unwrap();

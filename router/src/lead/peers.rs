@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn asked(arrived: u64, waiting: u64) -> Registration {
-        let load = Load { arrived, waiting, ..Load::default() };
+        let load = Load { arrived, eligible: arrived, waiting, ..Load::default() };
         Registration { admin: String::new(), models: [("m".to_owned(), load)].into() }
     }
 

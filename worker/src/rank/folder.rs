@@ -1,10 +1,11 @@
 //! Where a job's files are, and the file that says what became of each start of a rank.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
     os::unix::fs::chown,
     path::{Path, PathBuf},
+    process,
 };
 
 use protocol::{RankEnd, RankProgress, RankSpec};
@@ -117,9 +118,15 @@ impl RunFile {
         folder.make(spec.rank, assignment.limits.user)?;
         let path = folder.run_path(spec.rank, spec.run);
         let run = Run { mark: seat::token()?, end: None };
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        // Written whole before it is there by its name: of two keepers that a killed worker and the
+        // one after it started, the one that comes second must find what the first wrote.
+        let own = path.with_extension(process::id().to_string());
+        let mut file = File::create(&own)?;
         file.write_all(&serde_json::to_vec(&run)?)?;
         file.sync_all()?;
+        let begun = fs::hard_link(&own, &path);
+        fs::remove_file(&own)?;
+        begun?;
         sync_folder(&path)?;
         Ok(Self { path, run })
     }
