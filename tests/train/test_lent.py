@@ -26,6 +26,9 @@ replicas = {{ min = {least}, max = 3 }}
 inputs = [{{ name = "x", datatype = "FP32", shape = [-1, 4] }}]
 outputs = [{{ name = "y", datatype = "FP32", shape = [-1, 4] }}]
 
+[planner]
+patience_s = 1
+
 [loans]
 allow = ["{python}"]
 notice_s = {notice_s}
