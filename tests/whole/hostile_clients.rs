@@ -182,7 +182,9 @@ fn bombs_are_413_and_many_at_once_are_no_worse() {
         let status = thrower.receive().status;
         assert!(matches!(status, 413 | 503), "{status}");
     }
-    siege.held(256);
+    // Buffers double as they grow, and what is freed is not at once given back: four times what may be
+    // held, and a third of what the bombs would take each by itself.
+    siege.held(512);
 }
 
 #[test]
