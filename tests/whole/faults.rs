@@ -31,6 +31,30 @@ fn is_back(slice: &Value, restarts: u64) -> bool {
 }
 
 #[test]
+fn requests_on_an_executor_that_hangs_are_answered_by_another_long_before_their_deadline() {
+    let program = Setup::new()
+        .sleeper("pair", 20, "slo_ms = 60000\nmax_batch = 1\nreplicas = { min = 2, max = 2 }")
+        .gpus(2)
+        .start();
+    let hung = program.executors()[0];
+    process::signal(hung, Signal::STOP);
+    // It hangs for as long as it takes, which may be no shorter than their deadline.
+    let mut clients: Vec<_> = (0..4).map(|_| program.client()).collect();
+    all_served(&mut clients, 0);
+    eventually("it is out of rotation", || {
+        let limits = program.state("pair")["dispatch"]["limits"].as_array()?.len();
+        (limits == 1).then_some(())
+    });
+    all_served(&mut clients, 1);
+    assert!(program.log().contains("the executor was silent"), "{}", program.log());
+    process::signal(hung, Signal::CONT);
+    eventually("it is back, and the same", || {
+        let limits = program.state("pair")["dispatch"]["limits"].as_array()?.len();
+        (limits == 2 && program.executors().contains(&hung)).then_some(())
+    });
+}
+
+#[test]
 fn no_request_fails_when_one_of_two_executors_is_killed_and_it_comes_back() {
     let mut program = Setup::new()
         .router("drain_delay_s = 0")

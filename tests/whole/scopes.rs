@@ -161,6 +161,7 @@ fn greets(worker: &Program, token: &str) -> String {
         FromExecutor::Hello { .. } => "welcome".to_owned(),
         FromExecutor::Refused { .. } => "refused".to_owned(),
         FromExecutor::Reply(reply) => panic!("a reply to a hello: {reply:?}"),
+        FromExecutor::Pong => panic!("a pong to a hello"),
     }
 }
 

@@ -34,6 +34,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long a router may be silent; it says something each second.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// The longest wait before a router is dialled again: until it is joined, it has no replicas.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// The most bytes of a log that are sent at once.
 const MAX_PIECE: u32 = 256 << 10;
 
@@ -102,7 +105,7 @@ pub async fn join(door: &Door, host: &Host) -> Infallible {
 }
 
 async fn join_one(router: &str, door: &Door, host: &Host) -> Infallible {
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::up_to(LONGEST_WAIT);
     loop {
         let started = Instant::now();
         let parted = match meet(router, door, host).await {

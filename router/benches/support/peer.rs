@@ -75,6 +75,7 @@ fn serve(read: impl Read, mut write: impl Write, reply: Reply) -> io::Result<()>
                 let (answer, body) = reply(batch, body);
                 send(&mut write, &answer, &body)?;
             }
+            ToExecutor::Ping => send(&mut write, &FromExecutor::Pong, &[])?,
             ToExecutor::Cancel { .. } => {}
         }
     }

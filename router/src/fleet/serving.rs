@@ -1,6 +1,7 @@
 //! The connection to one replica.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,18 +9,32 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use oip::{Signature, TensorSpec};
-use protocol::{ReadyReplica, Shapes, WarmPoint};
-use tokio::{sync::Notify, time::sleep};
+use protocol::{ReadyReplica, Reply, Shapes, WarmPoint};
+use tokio::{
+    sync::Notify,
+    time::{Interval, MissedTickBehavior, interval, sleep},
+};
 
 use crate::{
     dispatch::{Process, Replica},
     model::Model,
-    transport::{self, Hello, LinkError},
+    transport::{self, Hello, Link, LinkError, Received},
 };
 
 const RETRY_FIRST: Duration = Duration::from_millis(50);
-const RETRY_LONGEST: Duration = Duration::from_secs(2);
+const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// How often an executor is asked whether it is there. One that computes says so too.
+const PING_EVERY: Duration = Duration::from_millis(200);
+/// How many times in a row it may not answer. Turns are counted rather than time, so that a router
+/// that was paused itself blames nobody.
+const MISSED: u32 = 4;
+/// The same where those who wait have nowhere else to go.
+const MISSED_ALONE: u32 = 14;
+/// The same while a batch that is large for the way there is being written, behind which pings wait.
+const MISSED_WRITING: u32 = 50;
 
 /// What a connection and the fleet tell each other.
 #[derive(Debug, Default)]
@@ -96,6 +111,8 @@ impl Serving {
                 Err(error) => return error,
             },
         }
+        let (pulse, mut ticks) = (link.clone(), interval(PING_EVERY));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let replica = Replica {
             id: self.number,
             replica: self.replica,
@@ -114,7 +131,7 @@ impl Serving {
         self.changed.notify_waiters();
         tracing::info!(model = self.model.config().name, slice = self.slice, "replica in rotation");
         loop {
-            match received.next().await {
+            match self.next(&mut received, &pulse, &mut ticks).await {
                 Ok((reply, body)) => self.model.dispatcher().returned(self.number, &reply, &body),
                 Err(error) => return error,
             }
@@ -122,6 +139,38 @@ impl Serving {
             if draining && !self.model.dispatcher().is_busy(self.number) {
                 self.changed.notify_waiters();
             }
+        }
+    }
+
+    /// The next reply, of an executor that is there.
+    async fn next(
+        &self,
+        received: &mut Received,
+        link: &Link,
+        ticks: &mut Interval,
+    ) -> Result<(Reply, Bytes), LinkError> {
+        let mut reply = pin!(received.next());
+        let (mut heard, mut missed) = (link.received(), 0);
+        loop {
+            tokio::select! {
+                biased;
+                reply = &mut reply => return reply,
+                _ = ticks.tick() => {}
+            }
+            let now = link.received();
+            missed = if now == heard { missed + 1 } else { 0 };
+            heard = now;
+            let most = if link.is_writing() {
+                MISSED_WRITING
+            } else if self.model.dispatcher().replicas() > 1 {
+                MISSED
+            } else {
+                MISSED_ALONE
+            };
+            if missed > most {
+                return Err(LinkError::Silent(PING_EVERY * missed));
+            }
+            link.ping();
         }
     }
 }

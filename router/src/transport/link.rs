@@ -1,6 +1,14 @@
 //! A connection from its hello to its end.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use protocol::{FrameError, FromExecutor, Reply, ToExecutor, VERSION};
@@ -8,9 +16,14 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpStream, UnixStream},
     sync::mpsc,
+    time::timeout,
 };
 
 use super::{read::Frames, write};
+
+/// How long an executor may take to be reached and to greet: what is dropped on the way is not
+/// waited for.
+const GREETING_WAIT: Duration = Duration::from_secs(1);
 
 /// Where an executor listens and what it wants to hear.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,12 +55,23 @@ pub enum LinkError {
         /// Its words.
         reason: String,
     },
+    /// The executor hangs, or nothing reaches it.
+    #[error("the executor was silent for {0:?}")]
+    Silent(Duration),
+}
+
+/// What goes back and forth, whatever it is: an executor that hangs differs from one that works.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    pub(super) received: AtomicU64,
+    pub(super) writing: AtomicBool,
 }
 
 /// The sending side: whatever is given to it is written in order.
 #[derive(Clone, Debug)]
 pub struct Link {
     outbound: mpsc::UnboundedSender<Outbound>,
+    pulse: Arc<Pulse>,
 }
 
 /// A frame to write.
@@ -67,6 +91,21 @@ impl Link {
         let _ = self.outbound.send(Outbound { head, body });
         Ok(())
     }
+
+    /// Has the executor say that it is there.
+    pub fn ping(&self) {
+        self.send(&ToExecutor::Ping, Vec::new()).expect("a ping is a small frame");
+    }
+
+    /// Bytes received so far.
+    pub fn received(&self) -> u64 {
+        self.pulse.received.load(Ordering::Relaxed)
+    }
+
+    /// Whether a frame is still being written, behind which a ping has to wait.
+    pub fn is_writing(&self) -> bool {
+        self.pulse.writing.load(Ordering::Relaxed)
+    }
 }
 
 /// The receiving side.
@@ -84,16 +123,24 @@ impl std::fmt::Debug for Frames<Box<dyn AsyncRead + Send + Unpin>> {
 impl Received {
     /// The next reply and its body. An error is the end of the connection.
     pub async fn next(&mut self) -> Result<(Reply, Bytes), LinkError> {
-        match self.frames.next().await? {
-            (FromExecutor::Reply(reply), body) => Ok((reply, body)),
-            (FromExecutor::Refused { reason }, _) => Err(LinkError::Refused { reason }),
-            (FromExecutor::Hello { .. }, _) => Err(FrameError::OutOfTurn.into()),
+        loop {
+            match self.frames.next().await? {
+                (FromExecutor::Reply(reply), body) => return Ok((reply, body)),
+                (FromExecutor::Pong, _) => {}
+                (FromExecutor::Refused { reason }, _) => return Err(LinkError::Refused { reason }),
+                (FromExecutor::Hello { .. }, _) => return Err(FrameError::OutOfTurn.into()),
+            }
         }
     }
 }
 
 /// Connects to an executor and greets it.
 pub async fn connect(hello: &Hello) -> Result<(Link, Received), LinkError> {
+    let met = timeout(GREETING_WAIT, meet(hello)).await;
+    met.map_err(|_| LinkError::Silent(GREETING_WAIT))?
+}
+
+async fn meet(hello: &Hello) -> Result<(Link, Received), LinkError> {
     match hello.address.split_once(':') {
         Some(("unix", path)) => {
             let (read, write) = UnixStream::connect(path).await?.into_split();
@@ -119,13 +166,16 @@ async fn greet(
 ) -> Result<(Link, Received), LinkError> {
     let greeting = ToExecutor::Hello { version: VERSION, token: hello.token.clone() };
     write.write_all(&greeting.encode()?).await?;
-    let mut frames = Frames::new(read);
+    let pulse = Arc::<Pulse>::default();
+    let mut frames = Frames::new(read, Arc::clone(&pulse));
     match frames.next().await? {
         (FromExecutor::Hello { .. }, _) => {}
         (FromExecutor::Refused { reason }, _) => return Err(LinkError::Refused { reason }),
-        (FromExecutor::Reply(_), _) => return Err(FrameError::OutOfTurn.into()),
+        (FromExecutor::Reply(_) | FromExecutor::Pong, _) => {
+            return Err(FrameError::OutOfTurn.into());
+        }
     }
     let (outbound, inbox) = mpsc::unbounded_channel();
-    tokio::spawn(write::run(write, inbox));
-    Ok((Link { outbound }, Received { frames }))
+    tokio::spawn(write::run(write, inbox, Arc::clone(&pulse)));
+    Ok((Link { outbound, pulse }, Received { frames }))
 }

@@ -1,12 +1,15 @@
 //! Reading frames.
 
-use std::io;
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
 
 use bytes::{Bytes, BytesMut};
 use protocol::{FromExecutor, PRELUDE_LEN, Peer, Prelude};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::link::LinkError;
+use super::link::{LinkError, Pulse};
 
 const ROOM: usize = 64 * 1024;
 
@@ -14,11 +17,12 @@ const ROOM: usize = 64 * 1024;
 pub(super) struct Frames<R> {
     from: R,
     buffer: BytesMut,
+    pulse: Arc<Pulse>,
 }
 
 impl<R: AsyncRead + Unpin> Frames<R> {
-    pub(super) fn new(from: R) -> Self {
-        Self { from, buffer: BytesMut::with_capacity(ROOM) }
+    pub(super) fn new(from: R, pulse: Arc<Pulse>) -> Self {
+        Self { from, buffer: BytesMut::with_capacity(ROOM), pulse }
     }
 
     /// The next frame. Not to be dropped before it is ready: what was read would be lost.
@@ -38,9 +42,11 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         while self.buffer.len() < wanted {
             let missing = wanted - self.buffer.len();
             self.buffer.reserve(missing.max(ROOM));
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
+            let read = self.from.read_buf(&mut self.buffer).await?;
+            if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            self.pulse.received.fetch_add(read as u64, Ordering::Relaxed);
         }
         Ok(())
     }

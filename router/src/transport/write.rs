@@ -1,13 +1,16 @@
 //! Writing frames without copying what they carry.
 
-use std::io::{self, IoSlice};
+use std::{
+    io::{self, IoSlice},
+    sync::{Arc, atomic::Ordering},
+};
 
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::mpsc,
 };
 
-use super::link::Outbound;
+use super::link::{Outbound, Pulse};
 
 /// The most pieces one system call takes.
 const MOST_SLICES: usize = 64;
@@ -16,9 +19,13 @@ const MOST_SLICES: usize = 64;
 pub(super) async fn run(
     mut to: impl AsyncWrite + Unpin,
     mut inbox: mpsc::UnboundedReceiver<Outbound>,
+    pulse: Arc<Pulse>,
 ) {
     while let Some(frame) = inbox.recv().await {
-        if let Err(error) = write(&mut to, &frame).await {
+        pulse.writing.store(true, Ordering::Relaxed);
+        let written = write(&mut to, &frame).await;
+        pulse.writing.store(false, Ordering::Relaxed);
+        if let Err(error) = written {
             tracing::debug!(%error, "a batch could not be written; its reader will notice");
             return;
         }

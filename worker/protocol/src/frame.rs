@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::batch::{Batch, Outcome, Reply};
 
 /// The version of frames and headers; peers of different versions refuse each other.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of an encoded [`Prelude`].
 pub const PRELUDE_LEN: usize = 12;
@@ -200,6 +200,8 @@ pub enum ToExecutor {
         /// The batch's id.
         batch: u64,
     },
+    /// Say that you are there, whatever you are at.
+    Ping,
 }
 
 /// What an executor sends to a router.
@@ -221,6 +223,8 @@ pub enum FromExecutor {
     },
     /// How a batch ended; the body holds the outputs if it was done.
     Reply(Reply),
+    /// The answer to a ping, at once.
+    Pong,
 }
 
 impl ToExecutor {
@@ -243,7 +247,7 @@ impl ToExecutor {
     fn body_len(&self) -> u64 {
         match self {
             Self::Batch(batch) => batch.body_len(),
-            Self::Hello { .. } | Self::Cancel { .. } => 0,
+            Self::Hello { .. } | Self::Cancel { .. } | Self::Ping => 0,
         }
     }
 }
@@ -270,7 +274,8 @@ impl FromExecutor {
             Self::Reply(Reply { outcome: Outcome::Done(answer), .. }) => answer.body_len(),
             Self::Reply(Reply { outcome: Outcome::Failed(_) | Outcome::Cancelled, .. })
             | Self::Hello { .. }
-            | Self::Refused { .. } => 0,
+            | Self::Refused { .. }
+            | Self::Pong => 0,
         }
     }
 }

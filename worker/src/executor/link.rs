@@ -195,6 +195,7 @@ fn attend(link: &Arc<Link>, reader: &mut impl Read, executor: &Executor) -> Resu
                 take(link, batch, body, executor);
             }
             ToExecutor::Cancel { batch } => cancel(link, batch, executor),
+            ToExecutor::Ping => link.send_message(&FromExecutor::Pong)?,
             ToExecutor::Hello { .. } => return Err(FrameError::OutOfTurn.into()),
         }
     }

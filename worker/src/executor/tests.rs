@@ -235,8 +235,23 @@ fn a_peer_of_another_version_is_told_both_versions() {
     let mut frame = ToExecutor::Hello { version: VERSION, token }.encode().unwrap();
     frame[0] = 9;
     client.0.write_all(&frame).unwrap();
-    let reason = "the peer speaks protocol version 9, this program speaks 1".to_owned();
+    let reason = "the peer speaks protocol version 9, this program speaks 2".to_owned();
     assert_eq!(client.receive().0, FromExecutor::Refused { reason });
+}
+
+#[test]
+fn an_executor_says_that_it_is_there_before_its_batch_is_done() {
+    let dir = Dir::new("there");
+    let mut executor = Running::start(&dir.0);
+    let (address, token) = executor.serve(3);
+    let mut client = connect(&address);
+    client.hello(&token);
+    client.send(&ToExecutor::Ping, &[]);
+    assert_eq!(client.receive().0, FromExecutor::Pong);
+    client.send(&ToExecutor::Batch(batch(1, 3, &[1])), b"ab");
+    client.send(&ToExecutor::Ping, &[]);
+    let said = [client.receive().0, client.receive().0];
+    assert!(said.contains(&FromExecutor::Pong), "{said:?}");
 }
 
 #[test]

@@ -14,22 +14,28 @@ const HEALTHY: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     next: Duration,
+    longest: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { next: FIRST }
+        Self::up_to(LONGEST)
     }
 }
 
 impl Backoff {
+    /// One that never waits for more than `longest`.
+    pub(crate) fn up_to(longest: Duration) -> Self {
+        Self { next: FIRST, longest }
+    }
+
     /// The wait after something that ended having lasted for `lasted`.
     pub(crate) fn after(&mut self, lasted: Duration) -> Duration {
         if lasted >= HEALTHY {
             self.next = FIRST;
         }
         let wait = self.next;
-        self.next = (wait * 2).min(LONGEST);
+        self.next = (wait * 2).min(self.longest);
         wait
     }
 }

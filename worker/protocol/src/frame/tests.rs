@@ -41,6 +41,7 @@ fn to_executor() -> impl Strategy<Value = ToExecutor> {
         (any::<u16>(), ".{0,40}").prop_map(|(version, token)| ToExecutor::Hello { version, token }),
         batches().prop_map(ToExecutor::Batch),
         any::<u64>().prop_map(|batch| ToExecutor::Cancel { batch }),
+        Just(ToExecutor::Ping),
     ]
 }
 
@@ -52,6 +53,7 @@ fn from_executor() -> impl Strategy<Value = FromExecutor> {
         (any::<u16>(), ".{0,20}", any::<u32>())
             .prop_map(|(version, slice, pid)| FromExecutor::Hello { version, slice, pid }),
         ".{0,40}".prop_map(|reason| FromExecutor::Refused { reason }),
+        Just(FromExecutor::Pong),
         (any::<u64>(), outcomes(), facts).prop_map(|(batch, outcome, facts)| FromExecutor::Reply(
             Reply { batch, outcome, facts }
         )),
@@ -143,7 +145,7 @@ fn a_frame_of_another_version_names_both_versions() {
     frame[0] = 9;
     let refused = Prelude::decode(frame.first_chunk().unwrap(), Peer::Router).unwrap_err();
     assert_eq!(refused, FrameError::Version { theirs: 9 });
-    assert_eq!(refused.to_string(), "the peer speaks protocol version 9, this program speaks 1");
+    assert_eq!(refused.to_string(), "the peer speaks protocol version 9, this program speaks 2");
 }
 
 #[test]
@@ -229,6 +231,6 @@ fn a_hello_needs_this_version_and_this_token() {
     assert_eq!(hello(VERSION, "secrets"), Err(FrameError::Token));
     assert_eq!(hello(VERSION, "secreT"), Err(FrameError::Token));
     assert_eq!(hello(VERSION, ""), Err(FrameError::Token));
-    assert_eq!(hello(2, "secret"), Err(FrameError::Version { theirs: 2 }));
+    assert_eq!(hello(9, "secret"), Err(FrameError::Version { theirs: 9 }));
     assert_eq!(greet(&ToExecutor::Cancel { batch: 1 }, "secret"), Err(FrameError::OutOfTurn));
 }
