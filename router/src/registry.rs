@@ -15,7 +15,7 @@ use store::{Change, Records};
 
 use crate::{
     clock::Clock,
-    config::Config,
+    config::{self, Config, Objective},
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
@@ -24,9 +24,10 @@ use crate::{
     lend::{Ledger, WallClock},
     metrics::Outcome,
     model::{Model, Models},
-    orders::Orders,
-    place::Planned,
+    orders::{Aim, Orders},
+    place::{Planned, afar},
     recent::Point,
+    serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
 };
@@ -42,8 +43,8 @@ pub struct Registry {
     standing: Arc<Standing>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
-    /// Held from reading the configuration in force to replacing it.
-    changing: Mutex<()>,
+    /// As the file has it. Held from reading the configuration in force to replacing it.
+    filed: Mutex<Arc<Config>>,
     wall: WallClock,
     clock: Clock,
     spans: Arc<SpanMetrics>,
@@ -74,9 +75,9 @@ impl Registry {
             jobs,
             orders,
             standing,
+            filed: Mutex::new(Arc::new(config.clone())),
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
-            changing: Mutex::default(),
             wall: WallClock::start(),
             clock,
             spans: Arc::default(),
@@ -133,16 +134,53 @@ impl Registry {
         &self.standing
     }
 
-    /// Takes `records` for all jobs there are. May wait for a change that is being written.
+    /// Takes `records` for all jobs and orders there are. May wait for a change that is being
+    /// written. Must be called inside a runtime.
     pub fn take_records(&self, records: &Records) {
         self.jobs.replace(records);
         self.ledger.reset(&self.jobs.unfinished());
+        self.orders.replace(records);
+        self.aim();
     }
 
-    /// Takes in what another router changed. May wait for a change that is being written.
+    /// Takes in what another router changed. May wait for a change that is being written. Must be
+    /// called inside a runtime.
     pub fn take_change(&self, change: Change) {
+        self.orders.learn(change.clone());
         self.jobs.learn(change);
         self.ledger.reset(&self.jobs.unfinished());
+        self.aim();
+    }
+
+    /// Puts the objectives that operators have ordered in force. Must be called inside a runtime.
+    pub fn aim(&self) {
+        let filed = self.filed.lock();
+        let config = self.aimed(&filed);
+        let changes = config::diff(&self.config.load(), &config);
+        if changes.is_empty() {
+            return;
+        }
+        match self.reconfigure(config) {
+            Ok(()) => {
+                self.changed(wall_clock_s());
+                tracing::info!(changes = %json!(changes), "objectives are as ordered");
+            }
+            Err(error) => tracing::error!(%error, "objectives are not as ordered"),
+        }
+    }
+
+    /// The same with the objectives that operators have ordered, where they can be had.
+    pub fn aimed(&self, filed: &Config) -> Config {
+        let mut config = filed.clone();
+        for (model, aim) in &self.orders.standing().objectives {
+            let Aim { slo_ms, slo_target } = *aim;
+            let asked = Objective { model: model.clone(), slo_ms, slo_target, apply: true };
+            match config.with_objective(&asked) {
+                Ok(aimed) => config = aimed,
+                Err(error) => tracing::warn!(model, %error, "an ordered objective is let be"),
+            }
+        }
+        config
     }
 
     /// The configuration in force.
@@ -150,9 +188,9 @@ impl Registry {
         self.config.load_full()
     }
 
-    /// Nobody else changes the configuration in force while the guard lives.
-    pub fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock()
+    /// The configuration of the file. Nobody else changes the one in force while the guard lives.
+    pub fn filed(&self) -> MutexGuard<'_, Arc<Config>> {
+        self.filed.lock()
     }
 
     /// Puts a configuration in force. Must be called inside a runtime.
@@ -238,9 +276,12 @@ impl Registry {
     fn workers_state(&self) -> Vec<WorkerState> {
         let mut workers = self.fleet.workers(&self.ledger.lock());
         let standing = self.orders.standing();
+        let acts = self.standing.acts().is_some();
         for worker in &mut workers {
             let drain = standing.drains.get(&worker.name);
-            worker.drain = drain.map(|drain| self.plan.drain(&worker.name, drain));
+            worker.drain = drain.map(|drain| {
+                if acts { self.plan.drain(&worker.name, drain) } else { afar::drain(worker, drain) }
+            });
         }
         workers
     }

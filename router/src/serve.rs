@@ -101,11 +101,15 @@ impl Router {
         let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
         let access = Access::new(&config.tenants, &config.keys);
         let ground = config.etcd.as_ref().map(|etcd| Ground::new(etcd, admin_at));
-        let (jobs, standing) = match &ground {
-            Some(ground) => (Jobs::shared(ground.records()), Arc::clone(ground.standing())),
-            None => (Jobs::open(settings.state_dir.as_deref())?, Standing::alone()),
+        let state_dir = settings.state_dir.as_deref();
+        let (jobs, orders, standing) = match &ground {
+            Some(ground) => (
+                Jobs::shared(ground.records()),
+                Orders::shared(ground.records()),
+                Arc::clone(ground.standing()),
+            ),
+            None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Standing::alone()),
         };
-        let orders = Orders::open(settings.state_dir.as_deref())?;
         let registry = Registry::start(config, jobs, (orders, standing))?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
@@ -241,12 +245,12 @@ fn reload_on_hangup(
 
 /// Reads the file again and puts it in force whole, or not at all.
 async fn reload(
-    state: &ServerState<Registry>,
+    state: &Arc<ServerState<Registry>>,
     file: Option<PathBuf>,
     build: &Build,
 ) -> Result<Value, ReloadError> {
     let result = match read_again(file).await {
-        Ok(config) => swap(state, build, |_| Ok(config)),
+        Ok(config) => put_back(state, build, config).await,
         Err(error) => Err(error),
     };
     state.backend.loaded(result.is_ok(), wall_clock_s());
@@ -260,6 +264,27 @@ async fn reload(
         }
     }
     result
+}
+
+/// Puts what the file says in force. At the router that leads it ends every changed objective.
+async fn put_back(
+    state: &Arc<ServerState<Registry>>,
+    build: &Build,
+    config: Config,
+) -> Result<Value, ReloadError> {
+    let orders = Arc::clone(state.backend.orders());
+    if state.backend.standing().acts().is_some() && !orders.standing().objectives.is_empty() {
+        let ended = tokio::task::spawn_blocking(move || orders.aim_as_before()).await;
+        let unkept = |why: String| ReloadError::Conflict {
+            why: format!("the objectives that were changed cannot be ended: {why}"),
+        };
+        let ended = ended.map_err(|_| unkept("writing failed".to_owned()))?;
+        ended.map_err(|error| unkept(error.to_string()))?;
+    }
+    let mut filed = state.backend.filed();
+    let report = put_in_force(state, build, state.backend.aimed(&config))?;
+    *filed = Arc::new(config);
+    Ok(report)
 }
 
 async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
@@ -287,9 +312,18 @@ pub(crate) fn swap(
     build: &Build,
     next: impl FnOnce(&Config) -> Result<Config, ReloadError>,
 ) -> Result<Value, ReloadError> {
-    let _changing = state.backend.changing();
+    let _filed = state.backend.filed();
+    let config = next(&state.backend.config_in_force())?;
+    put_in_force(state, build, config)
+}
+
+/// Puts `config` in force, whole or not at all. For who holds what the file says.
+fn put_in_force(
+    state: &ServerState<Registry>,
+    build: &Build,
+    config: Config,
+) -> Result<Value, ReloadError> {
     let before = state.backend.config_in_force();
-    let config = next(&before)?;
     let changes = config::diff(&before, &config);
     let restarts: Vec<&str> = changes
         .iter()

@@ -9,6 +9,7 @@ use crate::{
     config::{self, Config, Objective, ObjectiveError},
     http::ServerState,
     jobs::Seat,
+    lead::KeepError,
     lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     place::Outlook,
@@ -26,8 +27,11 @@ pub(crate) async fn objective(
     let now = state.backend.config_in_force();
     let then = now.with_objective(&asked)?;
     let effect = outlook(state, &then, &asked.model).await?;
-    let changes =
-        if asked.apply { apply(state, build, &asked)? } else { json!(config::diff(&now, &then)) };
+    let changes = match asked.apply {
+        true if state.backend.orders().are_shared() => share(state, &asked, &now).await?,
+        true => apply(state, build, &asked)?,
+        false => json!(config::diff(&now, &then)),
+    };
     let instead_of = then.overruled(&asked.model);
     Ok(json!({
         "model": asked.model,
@@ -67,6 +71,30 @@ fn apply(
         .map_err(|error| ObjectiveError::Conflict { why: error.to_string() })?;
     state.backend.changed(wall_clock_s());
     let changes = report["changes"].take();
+    tracing::info!(model = asked.model, %changes, "objective changed by an operator");
+    Ok(changes)
+}
+
+/// Has every router that shares an etcd with this one take an objective.
+async fn share(
+    state: &Arc<ServerState<Registry>>,
+    asked: &Objective,
+    before: &Config,
+) -> Result<Value, ObjectiveError> {
+    let (kept, wanted) = (Arc::clone(state), asked.clone());
+    let aimed = tokio::task::spawn_blocking(move || {
+        kept.backend.orders().aim(&wanted)?;
+        kept.backend.aim();
+        Ok::<(), KeepError>(())
+    });
+    let failed = |_| ObjectiveError::Conflict { why: "writing failed".to_owned() };
+    aimed.await.map_err(failed)?.map_err(|error| match error {
+        KeepError::Follows { leader } => ObjectiveError::Follows { leader },
+        KeepError::File(_) | KeepError::Etcd(_) => {
+            ObjectiveError::Unkept { why: error.to_string() }
+        }
+    })?;
+    let changes = json!(config::diff(before, &state.backend.config_in_force()));
     tracing::info!(model = asked.model, %changes, "objective changed by an operator");
     Ok(changes)
 }

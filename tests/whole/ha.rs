@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// Two routers, and a worker that has joined both.
-struct Routers {
+pub(crate) struct Routers {
     etcd: Etcd,
-    routers: Vec<Program>,
-    worker: Program,
+    pub(crate) routers: Vec<Program>,
+    pub(crate) worker: Program,
 }
 
 fn setup(etcd: &Etcd, name: &str) -> Setup {
@@ -63,14 +63,14 @@ fn lead(program: &Program) -> Value {
     program.ask_admin("/admin/v1/state").json()["lead"].clone()
 }
 
-fn leads(program: &Program) -> Option<u64> {
+pub(crate) fn leads(program: &Program) -> Option<u64> {
     let lead = lead(program);
     (lead["role"] == "leads").then(|| lead["term"].as_u64().unwrap())
 }
 
 impl Routers {
     /// All of them, with more doors that the worker shall knock at, once both routers serve.
-    fn start(others: &[String]) -> Self {
+    pub(crate) fn start(others: &[String]) -> Self {
         let etcd = Etcd::start();
         let (first, door) = router(&etcd, "a");
         let (second, other) = router(&etcd, "b");
@@ -86,7 +86,7 @@ impl Routers {
 
     /// Which one leads, and in which term.
     #[track_caller]
-    fn leader(&self) -> (usize, u64) {
+    pub(crate) fn leader(&self) -> (usize, u64) {
         eventually("one leads", || {
             let found = |(index, router)| leads(router).map(|term| (index, term));
             self.routers.iter().enumerate().find_map(found)
@@ -128,6 +128,35 @@ fn a_leader_that_is_paused_is_replaced_and_changes_nothing_when_it_wakes() {
     assert_eq!(fleet.executors(other), before, "no step of the plan was taken twice");
     let begun = fleet.worker.log().matches("\"message\":\"executor\"").count();
     assert_eq!(begun, before.len(), "{}", fleet.worker.log());
+}
+
+#[test]
+fn a_leader_paused_until_its_worker_hung_up_finds_its_steps_taken_once_and_is_refused() {
+    let fleet = Routers::start(&[]);
+    let (paused, old) = fleet.leader();
+    let other = 1 - paused;
+    let before = fleet.executors(other);
+    let run = fleet.worker.folder().path().join("run");
+    let begun = Counting::submit(&fleet.routers[paused], 1, &run);
+    fleet.routers[paused].signal(Signal::STOP);
+    let new = eventually("the other leads", || leads(&fleet.routers[other]));
+    begun.go();
+    wait_state(&fleet.routers[other], begun.id, "done");
+    // All that a longer pause brings about beside: nobody speaks with it any more.
+    eventually("the worker has hung up on it", || {
+        fleet.worker.log().contains("the router was silent").then_some(())
+    });
+    fleet.routers[paused].signal(Signal::CONT);
+    let late = post(&fleet.routers[paused], &json!({"argv": ["/bin/sh"]}), &[]);
+    assert_eq!((late.status, late.reason().as_str()), (503, "not_leader"));
+    eventually("the worker speaks with it again", || {
+        let workers = fleet.routers[paused].workers();
+        (workers.first()?["state"] == "connected").then_some(())
+    });
+    serves(&fleet.routers[paused]);
+    assert!(new > old && fleet.leader().1 >= new, "{new} after {old}");
+    assert_eq!(begun.starts(0), [(0, 1)], "it was started once");
+    assert_eq!(fleet.executors(other), before, "no step of the plan was taken twice");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod faults;
 mod fleet;
 mod folder;
 mod ha;
+mod ha_orders;
 mod hangups;
 mod hostile_clients;
 mod hostile_jobs;

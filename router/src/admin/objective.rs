@@ -46,6 +46,16 @@ impl IntoResponse for ObjectiveError {
             Self::Conflict { .. } => {
                 (StatusCode::CONFLICT, json!({"error": message, "reason": "conflict"}))
             }
+            Self::Unkept { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, json!({"error": message, "reason": "storage"}))
+            }
+            Self::Follows { leader } => {
+                let mut body = json!({"error": message, "reason": "not_leader"});
+                if let Some(leader) = leader {
+                    body["leader"] = json!(leader.admin);
+                }
+                (StatusCode::SERVICE_UNAVAILABLE, body)
+            }
         };
         reply::json(status, &body).into_response()
     }

@@ -8,6 +8,7 @@ use super::{
     Batching, Config, Model, Origin,
     check::{bad_delay_ms, bad_slo_ms, bad_slo_target, too_tight},
 };
+use crate::lead::Leader;
 
 /// What is asked of a model; what is absent stays as it is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -44,6 +45,18 @@ pub enum ObjectiveError {
     Conflict {
         /// What stands in the way.
         why: String,
+    },
+    /// It could not be written down where the other routers find it.
+    #[error("the objective cannot be kept: {why}; the old objective stays")]
+    Unkept {
+        /// What happened.
+        why: String,
+    },
+    /// Only the router that leads takes objectives for all of them.
+    #[error("this router does not lead; the old objective stays")]
+    Follows {
+        /// Who does, if that is known.
+        leader: Option<Leader>,
     },
 }
 

@@ -56,6 +56,10 @@ impl Kept {
                 }
                 continue;
             }
+            // Where records are shared, there are others beside those of jobs.
+            if !key.starts_with("job/") {
+                continue;
+            }
             match serde_json::from_value::<Record>(value.clone()) {
                 Ok(record) => self.take(record),
                 Err(error) => {

@@ -4,7 +4,6 @@
 //! it, so that no job is lost, and none is started that was not written down as started.
 
 mod error;
-mod keeping;
 mod kept;
 mod record;
 mod submission;
@@ -22,6 +21,7 @@ use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
 use tokio::sync::{Notify, futures::Notified};
 
+use self::kept::Kept;
 pub(crate) use self::submission::profile_compute;
 pub use self::{
     error::JobError,
@@ -30,9 +30,8 @@ pub use self::{
     submission::{Slices, Submission},
     view::{Brief, JobView},
 };
-use self::{keeping::Keeping, kept::Kept};
 use crate::{
-    lead::{KeepError, SharedRecords},
+    lead::{KeepError, Keeping, SharedRecords},
     state::{JobsState, LoansState},
 };
 

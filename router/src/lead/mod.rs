@@ -8,6 +8,7 @@
 //! A router without `[etcd]` is alone: it leads in term 0, always.
 
 mod elect;
+mod keeping;
 mod keys;
 mod mirror;
 mod peers;
@@ -21,6 +22,7 @@ use policy::lead::{Answer, Ask, Candidate};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
+pub(crate) use self::keeping::Keeping;
 pub use self::{
     elect::{Election, Ground},
     peers::{Load, Peers},

@@ -3,9 +3,11 @@
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
-use store::CommitError;
 
-use crate::{http::reply, lead::Leader};
+use crate::{
+    http::reply,
+    lead::{KeepError, Leader},
+};
 
 /// A refused order.
 #[derive(Debug, thiserror::Error)]
@@ -42,13 +44,22 @@ pub enum OrderError {
     },
     /// It could not be written down.
     #[error("the order cannot be kept; nothing was changed")]
-    Unkept(#[from] CommitError),
+    Unkept(#[source] KeepError),
     /// Only the router that leads takes orders.
     #[error("this router does not lead; nothing was changed")]
     Follows {
         /// Who does, if that is known.
         leader: Option<Leader>,
     },
+}
+
+impl From<KeepError> for OrderError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Follows { leader } => Self::Follows { leader },
+            KeepError::File(_) | KeepError::Etcd(_) => Self::Unkept(error),
+        }
+    }
 }
 
 impl OrderError {

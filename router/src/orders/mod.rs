@@ -1,7 +1,8 @@
 //! Orders: what an operator wants of the fleet until he says otherwise.
 //!
 //! A worker is drained, a replica is pinned. An order is made durable before anybody hears of it, so
-//! that a router that starts again goes on where it was.
+//! that a router that starts again goes on where it was. Routers that share an etcd share their orders
+//! there, changed objectives among them: the leader takes them, the others hear of them.
 
 mod asked;
 mod error;
@@ -12,13 +13,17 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use store::{Change, CommitError, OpenError, Schema, Store};
+use store::{Change, OpenError, Records, Schema, Store};
 
 pub use self::{
     asked::{Order, PinAsked},
     error::OrderError,
 };
-use crate::jobs::Seat;
+use crate::{
+    config::Objective,
+    jobs::Seat,
+    lead::{KeepError, Keeping, SharedRecords},
+};
 
 /// The file in the state directory.
 const FILE: &str = "orders.log";
@@ -28,14 +33,16 @@ pub(crate) const MOST_PINS: usize = 10_000;
 
 const DRAIN: &str = "drain/";
 const PIN: &str = "pin/";
+const OBJECTIVE: &str = "objective/";
 
 /// Every order that stands.
 ///
 /// Whoever changes something holds `store` from reading to writing; who only looks never waits.
 #[derive(Debug)]
 pub struct Orders {
-    /// Absent without a state directory: orders are then gone with the process.
-    store: Mutex<Option<Store>>,
+    store: Mutex<Keeping>,
+    /// Whether other routers hear of them.
+    shared: bool,
     standing: ArcSwap<Standing>,
 }
 
@@ -46,6 +53,17 @@ pub struct Standing {
     pub drains: BTreeMap<String, Drain>,
     /// Replicas that shall be where they are wanted, the oldest order first.
     pub pins: Vec<Pin>,
+    /// Objectives other than those in the files, by model. Only routers that share them keep them.
+    pub objectives: BTreeMap<String, Aim>,
+}
+
+/// Another objective; what is absent is as the file has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Aim {
+    /// Time from arrival to answer.
+    pub slo_ms: Option<f64>,
+    /// The share of requests that must be within it.
+    pub slo_target: Option<f64>,
 }
 
 /// A worker that shall have nothing.
@@ -76,17 +94,65 @@ impl Orders {
     /// Those kept in `state_dir`; without one, none, and none will be kept.
     pub fn open(state_dir: Option<&Path>) -> Result<Arc<Self>, OpenError> {
         let mut standing = Standing::default();
-        let mut store = None;
+        let mut store = Keeping::Nowhere;
         if let Some(state_dir) = state_dir {
             let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
             if let Some(torn) = &opened.torn {
                 tracing::warn!(kept = %torn.display(), "an unfinished write was set aside");
             }
             standing = Standing::read(opened.store.records());
-            store = Some(opened.store);
+            store = Keeping::File(opened.store);
         }
         let standing = ArcSwap::from_pointee(standing);
-        Ok(Arc::new(Self { store: Mutex::new(store), standing }))
+        Ok(Arc::new(Self { store: Mutex::new(store), shared: false, standing }))
+    }
+
+    /// Those in etcd, once they are heard of.
+    pub fn shared(records: SharedRecords) -> Arc<Self> {
+        let store = Mutex::new(Keeping::Etcd(records));
+        Arc::new(Self { store, shared: true, standing: ArcSwap::default() })
+    }
+
+    /// Whether other routers hear of them.
+    pub fn are_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Takes what is in `records` for all orders there are. May wait for a change that is being
+    /// written.
+    pub fn replace(&self, records: &Records) {
+        let _store = self.store.lock();
+        self.standing.store(Arc::new(Standing::read(records)));
+    }
+
+    /// Takes in what another router changed. May wait for a change that is being written.
+    pub fn learn(&self, change: Change) {
+        let _store = self.store.lock();
+        let mut standing = Standing::clone(&self.standing.load());
+        let (put, deleted) = change.into_parts();
+        deleted.iter().for_each(|key| standing.forget(key));
+        put.iter().for_each(|(key, value)| standing.take(key, value));
+        standing.pins.sort_by_key(|pin| pin.since_ms);
+        self.standing.store(Arc::new(standing));
+    }
+
+    /// Has a model another objective at every router. Writes to etcd.
+    pub fn aim(&self, asked: &Objective) -> Result<(), KeepError> {
+        self.change(|standing| {
+            let aim = standing.objectives.entry(asked.model.clone()).or_default();
+            aim.slo_ms = asked.slo_ms.or(aim.slo_ms);
+            aim.slo_target = asked.slo_target.or(aim.slo_target);
+            Change::default().put(format!("{OBJECTIVE}{}", asked.model), value(aim))
+        })
+    }
+
+    /// Has every model the objective of the file again. Writes to etcd.
+    pub fn aim_as_before(&self) -> Result<(), KeepError> {
+        self.change(|standing| {
+            let gone = std::mem::take(&mut standing.objectives);
+            let keys = gone.keys().map(|model| format!("{OBJECTIVE}{model}"));
+            keys.fold(Change::default(), Change::delete)
+        })
     }
 
     /// What stands now.
@@ -95,7 +161,7 @@ impl Orders {
     }
 
     /// Drains a worker; one that is drained already stays as it is. Writes to the disk.
-    pub fn drain(&self, worker: &str, drain: Drain) -> Result<(), CommitError> {
+    pub fn drain(&self, worker: &str, drain: Drain) -> Result<(), KeepError> {
         self.change(|standing| {
             if standing.drains.contains_key(worker) {
                 return Change::default();
@@ -107,7 +173,7 @@ impl Orders {
     }
 
     /// Lets a worker have something again. Writes to the disk.
-    pub fn give_back(&self, worker: &str) -> Result<(), CommitError> {
+    pub fn give_back(&self, worker: &str) -> Result<(), KeepError> {
         self.change(|standing| match standing.drains.remove(worker) {
             Some(_) => Change::default().delete(format!("{DRAIN}{worker}")),
             None => Change::default(),
@@ -116,7 +182,7 @@ impl Orders {
 
     /// Pins a replica, and forgets the pin at the place that its model shall leave for it. Writes to
     /// the disk.
-    pub fn pin(&self, pin: Pin) -> Result<(), CommitError> {
+    pub fn pin(&self, pin: Pin) -> Result<(), KeepError> {
         self.change(|standing| {
             let replaced = |one: &Pin| {
                 one.model == pin.model && (one.at == pin.at || pin.from.as_ref() == Some(&one.at))
@@ -130,7 +196,7 @@ impl Orders {
     }
 
     /// Forgets a pin. Writes to the disk.
-    pub fn unpin(&self, model: &str, at: &Seat) -> Result<(), CommitError> {
+    pub fn unpin(&self, model: &str, at: &Seat) -> Result<(), KeepError> {
         self.change(|standing| {
             let meant = |one: &mut Pin| one.model == model && one.at == *at;
             let gone = standing.pins.extract_if(.., meant);
@@ -139,7 +205,7 @@ impl Orders {
     }
 
     /// Notes that the places left for these pins are left. Writes to the disk.
-    pub fn left(&self, pins: &[Pin]) -> Result<(), CommitError> {
+    pub fn left(&self, pins: &[Pin]) -> Result<(), KeepError> {
         self.change(|standing| {
             let mut change = Change::default();
             for one in standing.pins.iter_mut().filter(|one| pins.contains(one)) {
@@ -151,32 +217,43 @@ impl Orders {
     }
 
     /// Makes a change durable, then known.
-    fn change(&self, make: impl FnOnce(&mut Standing) -> Change) -> Result<(), CommitError> {
+    fn change(&self, make: impl FnOnce(&mut Standing) -> Change) -> Result<(), KeepError> {
         let mut store = self.store.lock();
         let mut standing = Standing::clone(&self.standing.load());
         let change = make(&mut standing);
-        if let Some(store) = store.as_mut() {
-            store.commit(change)?;
-        }
+        store.commit(change)?;
         self.standing.store(Arc::new(standing));
         Ok(())
     }
 }
 
 impl Standing {
-    fn read(records: &store::Records) -> Self {
+    fn read(records: &Records) -> Self {
         let mut standing = Self::default();
-        for (key, value) in records {
-            if let Some(worker) = key.strip_prefix(DRAIN) {
-                if let Some(drain) = known(key, value) {
-                    standing.drains.insert(worker.to_owned(), drain);
-                }
-            } else if let Some(pin) = known(key, value) {
-                standing.pins.push(pin);
-            }
-        }
+        records.iter().for_each(|(key, value)| standing.take(key, value));
         standing.pins.sort_by_key(|pin: &Pin| pin.since_ms);
         standing
+    }
+
+    fn take(&mut self, key: &str, value: &Value) {
+        self.forget(key);
+        if let Some(worker) = key.strip_prefix(DRAIN) {
+            self.drains.extend(known(key, value).map(|drain| (worker.to_owned(), drain)));
+        } else if let Some(model) = key.strip_prefix(OBJECTIVE) {
+            self.objectives.extend(known(key, value).map(|aim| (model.to_owned(), aim)));
+        } else if key.starts_with(PIN) {
+            self.pins.extend(known::<Pin>(key, value));
+        }
+    }
+
+    fn forget(&mut self, gone: &str) {
+        if let Some(worker) = gone.strip_prefix(DRAIN) {
+            self.drains.remove(worker);
+        } else if let Some(model) = gone.strip_prefix(OBJECTIVE) {
+            self.objectives.remove(model);
+        } else if gone.starts_with(PIN) {
+            self.pins.retain(|pin| key(pin) != gone);
+        }
     }
 
     /// Whether a worker shall have nothing.

@@ -51,7 +51,7 @@ fn orders_stand_until_they_are_taken_back_whatever_becomes_of_the_process() {
     again.unpin("digits", &seat(0)).unwrap();
     drop(again);
     let standing = folder.open().standing();
-    assert_eq!(*standing, Standing { drains: BTreeMap::new(), pins: vec![pin(1, None)] });
+    assert_eq!(*standing, Standing { pins: vec![pin(1, None)], ..Standing::default() });
 }
 
 #[test]
@@ -86,4 +86,27 @@ fn an_operator_may_give_a_name_and_nothing_that_breaks_a_line() {
     assert_eq!(order, Order::Unpin { model: "digits".to_owned(), at, by: "Ada L.".to_owned() });
     let refused = Order::unpin("digits".to_owned(), "worker=east&gpu=one", None).unwrap_err();
     assert_eq!(refused.to_string(), "gpu is \"one\"; give its index");
+}
+
+#[test]
+fn what_another_router_changed_is_taken_in_and_other_records_are_let_be() {
+    let orders = Orders::open(None).unwrap();
+    let drain = Drain { by: "ada".to_owned(), since_ms: 7 };
+    let aim = Aim { slo_ms: Some(40.0), slo_target: None };
+    let put = |key: String, value: Value| Change::default().put(key, value);
+    orders.learn(put("drain/east".to_owned(), value(&drain)));
+    orders.learn(put(key(&pin(1, Some(0))), value(&pin(1, Some(0)))));
+    orders.learn(put(key(&pin(1, None)), value(&pin(1, None))));
+    orders.learn(put("objective/digits".to_owned(), value(&aim)));
+    orders.learn(put("job/1".to_owned(), serde_json::json!({"id": 1})));
+    let all = Standing {
+        drains: [("east".to_owned(), drain)].into(),
+        pins: vec![pin(1, None)],
+        objectives: [("digits".to_owned(), aim)].into(),
+    };
+    assert_eq!(*orders.standing(), all);
+    for key in ["drain/east", &key(&pin(1, None)), "objective/digits", "account/ada"] {
+        orders.learn(Change::default().delete(key));
+    }
+    assert_eq!(*orders.standing(), Standing::default());
 }

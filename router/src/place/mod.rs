@@ -5,6 +5,7 @@
 //! new generation if anything differs from the last. What the loop remembers is what it has asked
 //! for and what it has learned; started anew, it takes the former from the first reports.
 
+pub(crate) mod afar;
 mod assigned;
 mod carry;
 mod demand;

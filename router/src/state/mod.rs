@@ -20,7 +20,7 @@ use crate::{
     lead::LeadState,
     metrics::{self, Format, Totals},
     model::Model,
-    place::{PinState, PlanState},
+    place::{self, PinState, PlanState},
     recent::RecentView,
     registry::Registry,
     trace::SpanTotals,
@@ -157,6 +157,11 @@ impl State {
         let problems = shared.problems();
         let registry = &shared.backend;
         let (models, workers) = registry.states(models);
+        let ordered = registry.orders().standing();
+        let pins = match registry.standing().acts() {
+            Some(_) => registry.plan().pins(&ordered),
+            None => place::afar::pins(&ordered, &workers),
+        };
         Self {
             build: build.clone(),
             uptime_s: registry.uptime().as_secs_f64(),
@@ -168,7 +173,7 @@ impl State {
             models,
             workers,
             plan: registry.plan().state(),
-            pins: registry.plan().pins(&registry.orders().standing()),
+            pins,
             jobs: registry.jobs_state(),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
             spans: registry.spans().totals(),

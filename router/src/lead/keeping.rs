@@ -1,12 +1,12 @@
-//! Where jobs are kept, if anywhere.
+//! Where jobs and orders are kept, if anywhere.
 
 use store::{Change, Store};
 
-use crate::lead::{KeepError, SharedRecords};
+use super::{KeepError, SharedRecords};
 
-/// Where jobs are kept.
+/// Where records are kept.
 #[derive(Debug)]
-pub(super) enum Keeping {
+pub(crate) enum Keeping {
     /// Gone with the process.
     Nowhere,
     File(Store),
@@ -15,7 +15,7 @@ pub(super) enum Keeping {
 
 impl Keeping {
     /// Makes `change` durable.
-    pub(super) fn commit(&mut self, change: Change) -> Result<(), KeepError> {
+    pub(crate) fn commit(&mut self, change: Change) -> Result<(), KeepError> {
         match self {
             Self::Nowhere => Ok(()),
             Self::File(store) => Ok(store.commit(change)?),
