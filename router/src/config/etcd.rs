@@ -9,7 +9,7 @@ use super::{
 };
 
 /// How long a leader that vanished is waited for, in seconds.
-const LEASE_S: u64 = 3;
+const LEASE_S: u64 = 2;
 const PREFIX: &str = "/sluice";
 /// The port of etcd where an endpoint names none.
 const PORT: u16 = 2379;

@@ -37,8 +37,9 @@ use crate::{
 const PATIENCE: u32 = 4;
 /// How often a router tells the others of itself.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How long a new leader waits for workers to hear of it; one that is connected takes milliseconds.
-const FENCE_WAIT: Duration = Duration::from_secs(3);
+/// How long a new leader waits for workers to hear of it. One that is connected takes milliseconds,
+/// and one that lost its connection dials each second.
+const FENCE_WAIT: Duration = Duration::from_millis(1500);
 /// Workers written down, and struck off, at once.
 const AT_ONCE: usize = 50;
 /// How soon a listing that failed is tried again.

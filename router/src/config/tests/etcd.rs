@@ -10,7 +10,7 @@ fn members_of_etcd_are_plain_addresses_with_a_port_where_none_is_given() {
     let (config, _) = read(&text).unwrap();
     let etcd = config.etcd.unwrap();
     assert_eq!(etcd.members, ["a:2379", "10.0.0.2:99"]);
-    assert_eq!((etcd.prefix.as_str(), etcd.lease), ("/x", Duration::from_secs(3)));
+    assert_eq!((etcd.prefix.as_str(), etcd.lease), ("/x", Duration::from_secs(2)));
 }
 
 #[test]
