@@ -28,6 +28,7 @@ use crate::{
     http::{self, ServerState},
     jobs::Jobs,
     lead::{Election, Ground, Standing},
+    learned::Learned,
     lend::{self, Office},
     orders::Orders,
     place, recent,
@@ -106,6 +107,7 @@ impl Router {
             None => (Jobs::open(settings.state_dir.as_deref())?, Standing::alone()),
         };
         let orders = Orders::open(settings.state_dir.as_deref())?;
+        let learned = Learned::open(settings.state_dir.as_deref())?;
         let registry = Registry::start(config, jobs, (orders, standing))?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
@@ -118,7 +120,7 @@ impl Router {
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
         let election = ground.map(|ground| ground.stand(&state));
-        tokio::spawn(place::run(Arc::downgrade(&state)));
+        tokio::spawn(place::run(Arc::downgrade(&state), learned));
         tokio::spawn(lend::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
