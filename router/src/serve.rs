@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{self, Config, Effect, RouterSettings, Tracing},
+    config::{self, Config, Effect, RouterSettings, Tls, Tracing},
     drain::{Drain, Ended, Times, stop_signals},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
@@ -111,7 +111,7 @@ impl Router {
         let registry = Registry::start(config, jobs, (orders, standing))?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-        state.tls.store(tls.map(Arc::new));
+        secure(&state, tls);
         trace(&state, tracing.as_ref(), &build);
         state.backend.loaded(true, wall_clock_s());
         if let Some((listener, token)) = door {
@@ -311,10 +311,16 @@ pub(crate) fn swap(
     if before.tracing != tracing {
         trace(state, tracing.as_ref(), build);
     }
-    state.tls.store(tls.map(Arc::new));
+    secure(state, tls);
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
     Ok(json!({ "changes": changes }))
+}
+
+/// Speaks as `tls` says with whoever connects from now on, and with executors.
+fn secure(state: &ServerState<Registry>, tls: Option<Tls>) {
+    state.backend.fleet().trust(tls.as_ref().and_then(|tls| tls.executors.clone()));
+    state.tls.store(tls.map(Arc::new));
 }
 
 /// Traces as `settings` say from now on; what an earlier tracer still has is sent.
