@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use protocol::Seat;
-use worker::ExecutorArgs;
+use worker::{ExecutorArgs, Identity};
 
 /// Runs the batches of one lane of a slice; started by the worker
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,12 @@ pub(crate) struct Args {
     /// Listen on a TCP port of this address instead of a Unix socket
     #[arg(long)]
     listen: Option<IpAddr>,
+    /// Speak TLS there, with the certificate in this file
+    #[arg(long, requires = "key", requires = "listen")]
+    cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, requires = "cert")]
+    key: Option<PathBuf>,
     /// How long it outlives its worker
     #[arg(long)]
     orphan_wait_ms: u64,
@@ -37,7 +43,8 @@ pub(crate) struct Args {
 /// Serves until its worker says stop or is gone.
 pub(crate) fn run(args: Args) -> ExitCode {
     crate::logging::start();
-    let Args { gpu, position, lane, slice, device, run_dir, listen, orphan_wait_ms } = args;
+    let Args { gpu, position, lane, slice, device, run_dir, listen, cert, key, orphan_wait_ms } =
+        args;
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => {
@@ -47,6 +54,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
     };
     let seat = Seat { gpu, position, lane };
     let orphan_wait = Duration::from_millis(orphan_wait_ms);
-    let args = ExecutorArgs { seat, slice, device, run_dir, listen, orphan_wait, program };
+    let certificate = cert.zip(key).map(|(cert, key)| Identity { cert, key });
+    let args =
+        ExecutorArgs { seat, slice, device, run_dir, listen, certificate, orphan_wait, program };
     worker::run_executor(args)
 }

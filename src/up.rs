@@ -74,8 +74,14 @@ async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
         Err(error) => return failed(&format!("cannot find this program: {error}")),
     };
     let orphan_wait = if run_dir.outlives() { ADOPTION_WAIT } else { Duration::ZERO };
-    let launch =
-        Launch { program, run_dir: run_dir.path().to_owned(), listen: None, orphan_wait, lending };
+    let launch = Launch {
+        program,
+        run_dir: run_dir.path().to_owned(),
+        listen: None,
+        certificate: None,
+        orphan_wait,
+        lending,
+    };
     let host = match Host::start(gpus, launch).await {
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),

@@ -71,7 +71,9 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
         Ok(lending) => lending,
         Err(why) => return bad(&why),
     };
-    let launch = Launch { program, run_dir, listen, orphan_wait: ADOPTION_WAIT, lending };
+    let certificate = join.tls.and_then(|tls| tls.identity);
+    let orphan_wait = ADOPTION_WAIT;
+    let launch = Launch { program, run_dir, listen, certificate, orphan_wait, lending };
     let host = match Host::start(gpus, launch).await {
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),

@@ -132,6 +132,16 @@ pub enum InferError {
         /// When one more request will be allowed.
         retry_after: Duration,
     },
+    /// The caller has as many requests under way as it may have.
+    #[error("{tenant} has {in_flight} requests under way and may have {max_in_flight}")]
+    Crowded {
+        /// The tenant's name.
+        tenant: String,
+        /// Its requests under way at refusal.
+        in_flight: u32,
+        /// The most it may have.
+        max_in_flight: u32,
+    },
     /// Admitting the request would break the promise made to it or to those waiting.
     #[error(
         "{model} is overloaded: {waiting} requests wait, the answer would take {predicted_ms:.1} ms \
@@ -233,7 +243,7 @@ impl InferError {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
             Self::UnknownCoding { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Quota { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Quota { .. } | Self::Crowded { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Overloaded { .. }
             | Self::NoReplica { .. }
             | Self::Unavailable { .. }
@@ -267,7 +277,7 @@ impl InferError {
             | Self::Unfit { .. } => "invalid",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden { .. } => "forbidden",
-            Self::Quota { .. } => "quota",
+            Self::Quota { .. } | Self::Crowded { .. } => "quota",
             Self::Overloaded { .. } | Self::OutOfRoom { .. } | Self::TooManyConnections { .. } => {
                 "overloaded"
             }
@@ -286,7 +296,7 @@ impl InferError {
             Self::Quota { retry_after, .. }
             | Self::Overloaded { retry_after, .. }
             | Self::NoReplica { retry_after, .. } => Some(*retry_after),
-            Self::OutOfRoom { .. } | Self::TooManyConnections { .. } => {
+            Self::Crowded { .. } | Self::OutOfRoom { .. } | Self::TooManyConnections { .. } => {
                 Some(Duration::from_secs(1))
             }
             Self::UnknownPath { .. }

@@ -19,6 +19,7 @@ pub mod fleet;
 pub mod http;
 pub mod jobs;
 pub mod lead;
+pub mod learned;
 pub mod lend;
 pub mod metrics;
 pub mod model;

@@ -245,6 +245,11 @@ impl Registry {
         self.clock.now()
     }
 
+    /// Milliseconds since 1970.
+    pub fn wall_ms(&self) -> u64 {
+        self.wall.now_ms()
+    }
+
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
         self.now().since(Moment::default())
@@ -269,7 +274,7 @@ impl Registry {
     /// The training jobs, and what is lent to them.
     pub fn jobs_state(&self) -> JobsState {
         let loans = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
-        self.jobs.state(loans.unwrap_or_default(), self.wall.now_ms())
+        self.jobs.state(loans.unwrap_or_default(), self.wall_ms())
     }
 
     /// Every worker.

@@ -22,12 +22,13 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{self, Config, Effect, RouterSettings, Tracing},
+    config::{self, Config, Effect, RouterSettings, Tls, Tracing},
     drain::{Drain, Ended, Times, stop_signals},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
     jobs::Jobs,
     lead::{Election, Ground, Standing},
+    learned::Learned,
     lend::{self, Office},
     orders::Orders,
     place, recent,
@@ -110,10 +111,11 @@ impl Router {
             ),
             None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Standing::alone()),
         };
+        let learned = Learned::open(state_dir)?;
         let registry = Registry::start(config, jobs, (orders, standing))?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-        state.tls.store(tls.map(Arc::new));
+        secure(&state, tls);
         trace(&state, tracing.as_ref(), &build);
         state.backend.loaded(true, wall_clock_s());
         if let Some((listener, token)) = door {
@@ -122,7 +124,7 @@ impl Router {
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
         let election = ground.map(|ground| ground.stand(&state));
-        tokio::spawn(place::run(Arc::downgrade(&state)));
+        tokio::spawn(place::run(Arc::downgrade(&state), learned));
         tokio::spawn(lend::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
@@ -343,10 +345,16 @@ fn put_in_force(
     if before.tracing != tracing {
         trace(state, tracing.as_ref(), build);
     }
-    state.tls.store(tls.map(Arc::new));
+    secure(state, tls);
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
     Ok(json!({ "changes": changes }))
+}
+
+/// Speaks as `tls` says with whoever connects from now on, and with executors.
+fn secure(state: &ServerState<Registry>, tls: Option<Tls>) {
+    state.backend.fleet().trust(tls.as_ref().and_then(|tls| tls.executors.clone()));
+    state.tls.store(tls.map(Arc::new));
 }
 
 /// Traces as `settings` say from now on; what an earlier tracer still has is sent.

@@ -136,7 +136,7 @@ pub(super) fn tenants(state: &State) -> String {
     }
     let mut text = format!(
         "\n{:<NAME$} {:>10} {:>12} {:>10} {:>10} {:>10}\n",
-        "tenant", "rows/s", "served", "refused", "over rate", "failed"
+        "tenant", "rows/s", "served", "refused", "over quota", "failed"
     );
     for tenant in &state.tenants {
         let limit = tenant.rate_rps.map_or_else(|| "no limit".to_owned(), rate);

@@ -79,10 +79,10 @@ fn state() -> State {
             "desired_generation": 1, "gpus": [],
         }],
         "tenants": [
-            {"name": "search", "index": 1, "rate_rps": 500.0, "share": 2.0, "left": 3,
+            {"name": "search", "index": 1, "rate_rps": 500.0, "max_in_flight": 8, "share": 2.0, "left": 3, "in_flight": 2,
              "totals": {"served": 5, "refused": 1, "quota": 2, "abandoned": 0, "failed": 0,
                         "rows": 9}},
-            {"name": "other", "index": 0, "rate_rps": null, "share": 1.0, "left": null,
+            {"name": "other", "index": 0, "rate_rps": null, "max_in_flight": null, "share": 1.0, "left": null, "in_flight": null,
              "totals": {"served": 0, "refused": 0, "quota": 0, "abandoned": 0, "failed": 0,
                         "rows": 0}},
         ],
@@ -123,7 +123,7 @@ model               objective      met serve/s refus/s  queue oldest limit ready
 digits               50ms 99%  98.77 %   12346     3.2     41   12ms    16   2/3
 a-model-with-a-ver   50ms 99%  98.77 %   12346     3.2     41   12ms    16   2/3
 
-tenant                 rows/s       served    refused  over rate     failed
+tenant                 rows/s       served    refused over quota     failed
 search                    500            5          1          2          0
 other                no limit            0          0          0          0
 

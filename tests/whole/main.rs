@@ -18,6 +18,7 @@ mod hangups;
 mod hostile_clients;
 mod hostile_jobs;
 mod jobs;
+mod kept;
 mod killed_jobs;
 mod loans;
 mod maintenance;

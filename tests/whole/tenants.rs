@@ -5,13 +5,15 @@ use crate::{
     program::Program,
     secrets::hash,
     setup::Setup,
+    wait::eventually,
 };
+
+fn tenant(name: &str, more: &str) -> String {
+    format!("[[tenant]]\nname = \"{name}\"\nkey_sha256 = \"{}\"\n{more}", hash(name))
+}
 
 /// Two tenants, one of them held to two requests a second, and an operator.
 fn program() -> Program {
-    let tenant = |name: &str, more: &str| {
-        format!("[[tenant]]\nname = \"{name}\"\nkey_sha256 = \"{}\"\n{more}", hash(name))
-    };
     let key = |name: &str, scope: &str| {
         let hash = hash(name);
         format!("[[key]]\nname = \"{name}\"\nkey_sha256 = \"{hash}\"\nscopes = [\"{scope}\"]")
@@ -61,6 +63,67 @@ fn ask_11_ask_14_a_tenant_over_its_own_rate_is_told_429_and_no_other_is() {
     assert_eq!((&body["tenant"], &body["rate_rps"]), (&"held".into(), &2.0.into()), "{body}");
     assert_eq!(infer(&program, Some("Bearer free")).status, 200);
     assert!(program.metrics().refused("echo", "quota") >= 1);
+}
+
+#[test]
+fn a_tenant_has_no_more_under_way_than_it_may_and_its_hangups_make_room() {
+    let setup = Setup::new()
+        .sleeper("echo", 1, "slo_ms = 20000")
+        .tables(&tenant("free", ""))
+        .tables(&tenant("held", "max_in_flight = 3"))
+        .gpus(1);
+    let wider = setup.text().replace("max_in_flight = 3", "max_in_flight = 4");
+    let program = setup.start();
+    let wait_for = |count: u64| {
+        eventually("as many are under way", || {
+            let tenants = program.ask_admin("/admin/v1/tenants").json();
+            let held = tenants["tenants"].as_array().unwrap()[1].clone();
+            (held["in_flight"] == count).then_some(())
+        });
+    };
+
+    let crowd = crowd(&program, 3);
+    wait_for(3);
+    let refused = infer(&program, Some("Bearer held"));
+    assert_eq!((refused.status, refused.reason().as_str()), (429, "quota"), "{}", refused.text());
+    assert!(refused.retry_after() >= Some(1));
+    let told = refused.json();
+    assert_eq!((&told["in_flight"], &told["max_in_flight"]), (&3.into(), &3.into()), "{told}");
+    assert_eq!(infer(&program, Some("Bearer free")).status, 200, "others have room of their own");
+    let metrics = program.metrics();
+    assert_eq!(metrics.refused("echo", "quota"), 1);
+    let over = "sluice_tenant_requests_total{tenant=\"held\",outcome=\"quota\"}";
+    assert_eq!(metrics.value(over), 1.0);
+
+    drop(crowd);
+    wait_for(0);
+    assert_eq!(infer(&program, Some("Bearer held")).status, 200, "who hung up made room");
+
+    let (mut crowd, rest) = (self::crowd(&program, 3), Body::row().bytes);
+    wait_for(3);
+    program.rewrite(&wider);
+    assert_eq!(program.reload().status, 200);
+    assert_eq!(infer(&program, Some("Bearer held")).status, 200, "a reload made room for a fourth");
+    for client in &mut crowd {
+        client.say(&rest[1..]);
+        assert_eq!(client.receive().status, 200);
+    }
+    wait_for(0);
+}
+
+/// Requests of `held` that are under way until the rest of their body is sent.
+fn crowd(program: &Program, size: usize) -> Vec<Client> {
+    let body = Body::row().bytes;
+    let head = format!(
+        "POST /v2/models/echo/infer HTTP/1.1\r\nhost: localhost\r\n\
+         authorization: Bearer held\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let begin = |mut client: Client| {
+        client.say(&[head.as_bytes(), &body[..1]].concat());
+        client
+    };
+    (0..size).map(|_| begin(program.client())).collect()
 }
 
 #[test]

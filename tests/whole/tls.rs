@@ -7,11 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use protocol::{ToExecutor, VERSION};
+use rustix::process::Signal;
+use serde_json::Value;
 use tls::{Identity, StreamOwned};
 use wire::{Connection, Page, Secure};
 
 use crate::{
     client::{Body, Client},
+    process,
     program::{Program, ROOT, sluice, sluice_with},
     setup::Setup,
     split::{self, TOKEN},
@@ -148,7 +152,7 @@ fn commands_speak_https_to_whom_they_can_trust() {
     let load = sluice_with(&[&load[..], &more].concat(), &trusted);
     let said = String::from_utf8_lossy(&load.stderr).into_owned();
     assert!(load.status.success(), "{said}");
-    let report: serde_json::Value = serde_json::from_slice(&load.stdout).unwrap();
+    let report: Value = serde_json::from_slice(&load.stdout).unwrap();
     assert!(report["streams"][0]["share_in_time"].as_f64() > Some(0.99), "{report}");
 }
 
@@ -178,4 +182,105 @@ fn a_handshake_that_does_not_come_is_hung_up_on() {
         let _ = stream.read_to_end(&mut said);
         assert_eq!(said, b"", "{start:?}");
     }
+}
+
+/// A worker whose executors are reached over TCP, and its certificate in files of its own.
+fn apart(router: &Program, door: &str) -> Program {
+    let [cert, key] = ["pem", "key"].map(|kind| {
+        let bytes = fs::read(made(&format!("worker.{kind}"))).unwrap();
+        router.folder().write(&format!("apart.{kind}"), bytes)
+    });
+    let more = format!(
+        "advertise = \"127.0.0.1\"\nca = {:?}\ncert = {cert:?}\nkey = {key:?}\n{GPU}",
+        made("ca.pem")
+    );
+    split::worker(door, TOKEN, "alpha", &more)
+}
+
+fn infer(router: &Program) -> u16 {
+    ask(router.inference(), "POST", "/v2/models/echo/infer", &Body::row().bytes).status
+}
+
+/// The one executor, once it is there.
+fn executor(router: &Program) -> u32 {
+    eventually("an executor is there", || {
+        let page = ask(router.admin(), "GET", "/admin/v1/workers", b"");
+        let told: Value = serde_json::from_slice(&page.body).unwrap();
+        let lane = &told["workers"][0]["gpus"][0]["slices"][0]["lanes"][0];
+        u32::try_from(lane["pid"].as_u64()?).ok()
+    })
+}
+
+/// Where a process listens over TCP, as the kernel knows it.
+fn listens(pid: u32) -> SocketAddr {
+    let sockets: Vec<String> = fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+        .filter_map(|link| {
+            Some(link.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned())
+        })
+        .collect();
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
+    let port = table.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let listens = words.get(3) == Some(&"0A");
+        let mine = sockets.iter().any(|inode| words.get(9) == Some(&inode.as_str()));
+        let port = words.get(1)?.rsplit_once(':')?.1;
+        (listens && mine).then(|| u16::from_str_radix(port, 16).unwrap())
+    });
+    ([127, 0, 0, 1], port.expect("it listens over TCP")).into()
+}
+
+#[test]
+fn batches_to_executors_elsewhere_are_encrypted_and_whoever_speaks_plainly_is_refused() {
+    let (mut router, door) = split::router(setup("client_ca = \"ca.pem\"\n"));
+    let _worker = apart(&router, &door);
+    router.wait_word("ready");
+    assert_eq!(infer(&router), 200);
+
+    let address = listens(executor(&router));
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hello = ToExecutor::Hello { version: VERSION, token: "guess".to_owned() };
+    plain.write_all(&hello.encode().unwrap()).unwrap();
+    let mut said = Vec::new();
+    // It may be reset rather than closed.
+    let _ = plain.read_to_end(&mut said);
+    assert!(matches!(said.first(), None | Some(0x15)), "more than an alert of TLS: {said:?}");
+
+    let certificate = || {
+        let mut tcp = TcpStream::connect(address).unwrap();
+        let mut connection = secure(None).begin().unwrap();
+        connection.complete_io(&mut tcp).unwrap();
+        connection.peer_certificates().unwrap()[0].to_vec()
+    };
+    let before = certificate();
+    for kind in ["pem", "key"] {
+        let bytes = fs::read(made(&format!("next.{kind}"))).unwrap();
+        router.folder().write(&format!("apart.{kind}"), bytes);
+    }
+    assert_ne!(certificate(), before, "a renewed one is not shown");
+    assert_eq!(infer(&router), 200, "connections that are open stay");
+}
+
+#[test]
+fn a_router_that_does_not_know_the_executors_authority_uses_none_of_them_and_says_why() {
+    let (router, door) = split::router(setup(""));
+    let _worker = apart(&router, &door);
+    eventually("it says why", || {
+        router.log().contains("has no client_ca to know it by").then_some(())
+    });
+    assert_eq!(infer(&router), 503);
+    drop(router);
+
+    let (mut router, door) = split::router(setup("client_ca = \"ca.pem\"\n"));
+    let _worker = apart(&router, &door);
+    router.wait_word("ready");
+    let pid = executor(&router);
+    router.folder().write("ca.pem", fs::read(made("other-ca.pem")).unwrap());
+    assert_eq!(reload(&router).status, 200);
+    assert_eq!(infer(&router), 200, "connections that are open stay");
+    process::signal(pid, Signal::KILL);
+    eventually("it says why", || router.log().contains("invalid peer certificate").then_some(()));
+    assert_ne!(infer(&router), 200);
 }

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
             device: None,
             run_dir: PathBuf::from(run_dir),
             listen: None,
+            certificate: None,
             orphan_wait: Duration::ZERO,
             program: env::current_exe().expect("a running program has a path"),
         }),

@@ -14,6 +14,7 @@ mod lane;
 mod link;
 mod listen;
 mod replica;
+mod secure;
 mod warm;
 
 use std::{
@@ -43,6 +44,8 @@ pub struct ExecutorArgs {
     pub run_dir: PathBuf,
     /// Listen on a free TCP port of this address instead of a Unix socket.
     pub listen: Option<IpAddr>,
+    /// Speak TLS there, with this certificate.
+    pub certificate: Option<tls::Identity>,
     /// How long it waits for another worker when its own is gone.
     pub orphan_wait: Duration,
     /// The program that has the subcommand `guard`: this one, as a rule.

@@ -25,3 +25,4 @@ pub use host::{Changes, GpuSettings, Host, HostError, Launch, Lending, Open};
 pub use join::{Door, DoorTls, Parted, converse, join};
 pub use rank::{Limits, User, run_rank, user_named};
 pub use signature::{Refusal, Signature, Spec};
+pub use tls::Identity;

@@ -34,7 +34,7 @@ impl Way {
         address: io::Result<String>,
     ) -> Result<Self, Box<dyn Error>> {
         let hello = Hello { address: address?, token: String::new() };
-        let (link, received) = transport::connect(&hello).await?;
+        let (link, received) = transport::connect(&hello, None).await?;
         Ok(Self::Framed { name, link, received })
     }
 

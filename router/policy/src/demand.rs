@@ -119,6 +119,24 @@ pub struct Forecast {
     pub why: Why,
 }
 
+/// What of a forecast is worth keeping when all else is lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Habit {
+    /// The rates of the last whole minutes, the last of them last.
+    pub minutes: Vec<f64>,
+    /// The usual rate of each part of the day, from midnight on.
+    pub usual: Vec<Option<f64>>,
+}
+
+/// A moment, and how far the day has gone by then.
+#[derive(Clone, Copy, Debug)]
+pub struct Day {
+    /// The moment.
+    pub now: Moment,
+    /// The time since midnight.
+    pub of_day: Duration,
+}
+
 /// One model's forecast.
 #[derive(Clone, Debug)]
 pub struct Demand {
@@ -157,6 +175,25 @@ impl Demand {
             self.recent = Recent::new(rule.window);
         }
         self.rule = rule;
+    }
+
+    /// What is worth keeping.
+    pub fn habit(&self, day: Day) -> Habit {
+        let minutes = self.minutes.iter().copied().collect();
+        Habit { minutes, usual: self.pattern.of_day(day) }
+    }
+
+    /// Takes up what was kept so long ago.
+    ///
+    /// Of the minutes in between nothing is known, so that those before count as long as they would
+    /// have.
+    pub fn recall(&mut self, habit: &Habit, away: Duration, day: Day) {
+        let most = (self.rule.history.as_secs() / 60).max(1);
+        let counted = usize::try_from(most.saturating_sub(away.as_secs() / 60)).unwrap_or(0);
+        let known = habit.minutes.iter().filter(|rate| is_rate(**rate));
+        let known: Vec<f64> = known.copied().collect();
+        self.minutes = known[known.len().saturating_sub(counted)..].iter().copied().collect();
+        self.pattern.recall(&habit.usual, day);
     }
 
     /// Takes note; to be called every second or two.
@@ -269,6 +306,11 @@ impl Demand {
             Some(_) | None => best,
         }
     }
+}
+
+/// What is read from elsewhere may be anything.
+fn is_rate(rate: f64) -> bool {
+    rate.is_finite() && rate >= 0.0
 }
 
 /// What must be provided so that chance seldom makes a queue: a tenth more, or three deviations of

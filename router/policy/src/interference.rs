@@ -22,6 +22,8 @@ use crate::moment::Moment;
 const NEIGHBOURS: f64 = 6.0;
 /// Sets of neighbours that are remembered; beyond that the one not seen for longest is forgotten.
 const REMEMBERED: usize = 4_096;
+/// A correction nearer to 1 is not worth keeping.
+const SLIGHT: f64 = 0.01;
 
 /// What a model asks, when it is busy, of what slices share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -146,10 +148,61 @@ impl Interference {
         error
     }
 
+    /// All that was learned and makes a difference.
+    pub fn corrections(&self, now: Moment) -> Vec<Corrected> {
+        let pair = |place: &Place| (place.model, place.compute);
+        let corrected = |place: &Place, others, one: &Correction| {
+            let (model, compute) = pair(place);
+            Corrected { model, compute, others, factor: one.at(now), seen: one.seen() }
+        };
+        let places = self.places.iter().map(|(place, one)| corrected(place, None, one));
+        let sets = self.sets.iter().map(|(key, one)| {
+            corrected(&key.place, Some(key.others.iter().map(pair).collect()), one)
+        });
+        places.chain(sets).filter(|one| one.factor.ln().abs() >= SLIGHT).collect()
+    }
+
+    /// Takes up what was learned, and was not seen again for `away`.
+    pub fn recall(&mut self, learned: &[Corrected], away: Duration, now: Moment) {
+        for Corrected { model, compute, others, factor, seen } in learned {
+            if !factor.is_finite() {
+                continue;
+            }
+            let place = Place { model: *model, compute: *compute };
+            let correction = Correction::recalled(*factor, *seen, away, now);
+            if let Some(others) = others {
+                let beside =
+                    |(model, compute): &(u32, u32)| Place { model: *model, compute: *compute };
+                let mut others: Vec<Place> = others.iter().map(beside).collect();
+                others.sort_unstable();
+                if self.sets.len() < REMEMBERED {
+                    self.sets.insert(Key { place, others }, correction);
+                }
+            } else {
+                self.places.insert(place, correction);
+            }
+        }
+    }
+
     /// The median error of the last predictions, as a part of what was seen; none before the first.
     pub fn median_error(&self) -> Option<f64> {
         self.errors.median()
     }
+}
+
+/// What was learned about a model on a size of slice, as a value that can be kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Corrected {
+    /// Which model.
+    pub model: u32,
+    /// Its slice's part of the GPU's compute, in thousandths.
+    pub compute: u32,
+    /// The models beside it and the parts they had; absent, whatever was beside it.
+    pub others: Option<Vec<(u32, u32)>>,
+    /// Observed over predicted.
+    pub factor: f64,
+    /// How many batches taught it.
+    pub seen: u32,
 }
 
 /// How long a batch took.

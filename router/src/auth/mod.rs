@@ -5,6 +5,7 @@
 //! administration, being on this machine is the key.
 
 mod bucket;
+mod turnstile;
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,7 +13,8 @@ use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use self::bucket::Bucket;
+pub use self::turnstile::Pass;
+use self::{bucket::Bucket, turnstile::Turnstile};
 use crate::{
     config::{Key, KeyHash, Scope, Tenant},
     error::InferError,
@@ -41,6 +43,15 @@ pub struct Caller {
     pub tenant: u32,
 }
 
+/// A caller that was let in.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Who it is.
+    pub caller: Caller,
+    /// To be kept for as long as its request is under way, if it is a tenant's.
+    pub pass: Option<Pass>,
+}
+
 /// What the admin listener shows of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantView {
@@ -50,10 +61,14 @@ pub struct TenantView {
     pub index: u32,
     /// Its rate, if it has one.
     pub rate_rps: Option<f64>,
+    /// The most requests it may have under way, if that is limited.
+    pub max_in_flight: Option<u32>,
     /// Its weight against other tenants.
     pub share: f64,
     /// Requests it could send at this moment, if it has a rate.
     pub left: Option<u64>,
+    /// Requests it has under way; of those that are no tenant nobody keeps count.
+    pub in_flight: Option<u32>,
     /// What became of its requests.
     pub totals: TenantTotals,
 }
@@ -62,6 +77,7 @@ pub struct TenantView {
 struct Known {
     tenant: Tenant,
     bucket: Option<Arc<Bucket>>,
+    turnstile: Arc<Turnstile>,
     metrics: Arc<TenantMetrics>,
 }
 
@@ -77,13 +93,18 @@ impl Access {
     }
 
     fn build(tenants: &[Tenant], keys: &[Key], previous: Option<&Self>) -> Self {
-        let known = |tenant: &Tenant| Known {
-            bucket: tenant.rate_rps.map(|rate| {
-                let kept = previous.and_then(|access| access.bucket_of(&tenant.name, rate));
-                kept.unwrap_or_else(|| Arc::new(Bucket::new(rate)))
-            }),
-            metrics: previous.and_then(|access| access.counts_of(&tenant.name)).unwrap_or_default(),
-            tenant: tenant.clone(),
+        let known = |tenant: &Tenant| {
+            let kept = previous.and_then(|access| access.named(&tenant.name));
+            Known {
+                bucket: tenant.rate_rps.map(|rate| {
+                    let same = kept.filter(|known| known.tenant.rate_rps == Some(rate));
+                    let used = same.and_then(|known| known.bucket.clone());
+                    used.unwrap_or_else(|| Arc::new(Bucket::new(rate)))
+                }),
+                turnstile: kept.map(|known| Arc::clone(&known.turnstile)).unwrap_or_default(),
+                metrics: kept.map(|known| Arc::clone(&known.metrics)).unwrap_or_default(),
+                tenant: tenant.clone(),
+            }
         };
         Self {
             since: previous.map_or_else(Instant::now, |access| access.since),
@@ -103,15 +124,8 @@ impl Access {
         }
     }
 
-    fn bucket_of(&self, name: &str, rate_rps: f64) -> Option<Arc<Bucket>> {
-        let same =
-            |known: &&Known| known.tenant.name == name && known.tenant.rate_rps == Some(rate_rps);
-        self.tenants.iter().find(same)?.bucket.clone()
-    }
-
-    fn counts_of(&self, name: &str) -> Option<Arc<TenantMetrics>> {
-        let known = self.tenants.iter().find(|known| known.tenant.name == name)?;
-        Some(Arc::clone(&known.metrics))
+    fn named(&self, name: &str) -> Option<&Known> {
+        self.tenants.iter().find(|known| known.tenant.name == name)
     }
 
     /// What becomes of a caller's requests; those of no tenant are counted together.
@@ -120,31 +134,25 @@ impl Access {
     }
 
     /// The caller of an inference request, one request poorer; or why it may not call.
-    pub fn admit(&self, headers: &HeaderMap, now: Instant) -> Result<Caller, InferError> {
+    pub fn admit(&self, headers: &HeaderMap, now: Instant) -> Result<Admitted, InferError> {
+        let caller = self.caller(headers)?;
+        let Some(known) = self.known(caller) else { return Ok(Admitted { caller, pass: None }) };
+        let entered = known.enter(self.at(now)).inspect_err(|_| known.metrics.over_quota());
+        Ok(Admitted { caller, pass: Some(entered?) })
+    }
+
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller, InferError> {
         if self.tenants.is_empty() {
             return Ok(Caller { tenant: NO_TENANT });
         }
         let hash = bearer(headers).map(KeyHash::of).ok_or(InferError::Unauthorized)?;
-        let Some(&tenant) = self.by_key.get(&hash) else {
-            return match self.keys.get(&hash) {
-                Some(key) if key.scopes.contains(&Scope::Infer) => Ok(Caller { tenant: NO_TENANT }),
-                Some(_) => Err(InferError::Forbidden { needed: "a key with the infer scope" }),
-                None => Err(InferError::Unauthorized),
-            };
-        };
-        let caller = Caller { tenant };
-        let Some(known) = self.known(caller) else { return Ok(caller) };
-        let Some(bucket) = &known.bucket else { return Ok(caller) };
-        match bucket.take(self.at(now)) {
-            Ok(()) => Ok(caller),
-            Err(retry_after) => {
-                known.metrics.over_quota();
-                Err(InferError::Quota {
-                    tenant: known.tenant.name.clone(),
-                    rate_rps: known.tenant.rate_rps.unwrap_or_default(),
-                    retry_after,
-                })
-            }
+        if let Some(&tenant) = self.by_key.get(&hash) {
+            return Ok(Caller { tenant });
+        }
+        match self.keys.get(&hash) {
+            Some(key) if key.scopes.contains(&Scope::Infer) => Ok(Caller { tenant: NO_TENANT }),
+            Some(_) => Err(InferError::Forbidden { needed: "a key with the infer scope" }),
+            None => Err(InferError::Unauthorized),
         }
     }
 
@@ -212,16 +220,20 @@ impl Access {
             name: known.tenant.name.clone(),
             index,
             rate_rps: known.tenant.rate_rps,
+            max_in_flight: known.tenant.max_in_flight,
             share: known.tenant.share,
             left: known.bucket.as_ref().map(|bucket| bucket.left(self.at(now))),
+            in_flight: Some(known.turnstile.inside()),
             totals: known.metrics.totals(),
         };
         let others = TenantView {
             name: OTHERS.to_owned(),
             index: NO_TENANT,
             rate_rps: None,
+            max_in_flight: None,
             share: 1.0,
             left: None,
+            in_flight: None,
             totals: self.others.totals(),
         };
         (1..).zip(&self.tenants).map(view).chain([others]).collect()
@@ -233,6 +245,24 @@ impl Access {
 
     fn at(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
+    }
+}
+
+impl Known {
+    /// Lets one more request in. One that has no room does not use up the rate.
+    fn enter(&self, now: Duration) -> Result<Pass, InferError> {
+        let Tenant { name, rate_rps, max_in_flight, .. } = &self.tenant;
+        let pass = self.turnstile.enter(*max_in_flight).map_err(|in_flight| {
+            let max_in_flight = max_in_flight.unwrap_or(u32::MAX);
+            InferError::Crowded { tenant: name.clone(), in_flight, max_in_flight }
+        })?;
+        let taken = self.bucket.as_ref().map_or(Ok(()), |bucket| bucket.take(now));
+        taken.map_err(|retry_after| InferError::Quota {
+            tenant: name.clone(),
+            rate_rps: rate_rps.unwrap_or_default(),
+            retry_after,
+        })?;
+        Ok(pass)
     }
 }
 

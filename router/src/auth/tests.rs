@@ -5,7 +5,7 @@ const ELSEWHERE: &str = "10.1.2.3:40000";
 
 fn tenant(name: &str, rate_rps: Option<f64>) -> Tenant {
     let keys = vec![KeyHash::of(format!("{name}-key").as_bytes())];
-    Tenant { name: name.to_owned(), keys, rate_rps, share: 1.0 }
+    Tenant { name: name.to_owned(), keys, rate_rps, max_in_flight: None, share: 1.0 }
 }
 
 fn key(name: &str, scopes: &[Scope]) -> Key {
@@ -27,15 +27,15 @@ fn status<T: std::fmt::Debug>(result: Result<T, InferError>) -> u16 {
 #[tokio::test(start_paused = true)]
 async fn without_tenants_inference_is_open() {
     let access = Access::new(&[], &[key("ops", &[Scope::Admin])]);
-    let caller = access.admit(&HeaderMap::new(), Instant::now()).unwrap();
-    assert_eq!(caller, Caller { tenant: NO_TENANT });
+    let admitted = access.admit(&HeaderMap::new(), Instant::now()).unwrap();
+    assert_eq!(admitted.caller, Caller { tenant: NO_TENANT });
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_tenants_inference_needs_the_key_of_one() {
     let access = Access::new(&[tenant("a", None), tenant("b", None)], &[]);
     let now = Instant::now();
-    assert_eq!(access.admit(&with_key("b-key"), now).unwrap(), Caller { tenant: 2 });
+    assert_eq!(access.admit(&with_key("b-key"), now).unwrap().caller, Caller { tenant: 2 });
     assert_eq!(status(access.admit(&with_key("c-key"), now)), 401);
     assert_eq!(status(access.admit(&HeaderMap::new(), now)), 401);
     let basic = headers(&[(header::AUTHORIZATION, "Basic a-key")]);
@@ -47,7 +47,7 @@ async fn a_key_infers_only_if_it_has_the_infer_scope() {
     let keys = [key("ops", &[Scope::Admin]), key("probe", &[Scope::Infer])];
     let access = Access::new(&[tenant("a", None)], &keys);
     let now = Instant::now();
-    assert_eq!(access.admit(&with_key("probe"), now).unwrap(), Caller { tenant: NO_TENANT });
+    assert_eq!(access.admit(&with_key("probe"), now).unwrap().caller, Caller { tenant: NO_TENANT });
     assert_eq!(status(access.admit(&with_key("ops"), now)), 403);
 }
 
@@ -69,10 +69,55 @@ async fn a_tenant_over_its_rate_waits_and_the_others_do_not() {
 async fn rows_count_against_the_rate_however_they_are_packed() {
     let access = Access::new(&[tenant("a", Some(4.0))], &[]);
     let now = Instant::now();
-    let caller = access.admit(&with_key("a-key"), now).unwrap();
+    let Admitted { caller, .. } = access.admit(&with_key("a-key"), now).unwrap();
     access.charge_rows(caller, 8);
     let refused = access.admit(&with_key("a-key"), now).unwrap_err();
     assert_eq!(refused.retry_after(), Some(Duration::from_millis(1_250)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_too_many_under_way_is_refused_and_its_rate_is_not_charged() {
+    let narrow = Tenant { max_in_flight: Some(2), ..tenant("a", Some(3.0)) };
+    let access = Access::new(&[narrow, tenant("b", None)], &[]);
+    let now = Instant::now();
+    let ask = || access.admit(&with_key("a-key"), now);
+    let (first, _second) = (ask().unwrap(), ask().unwrap());
+    for _ in 0..5 {
+        let refused = ask().unwrap_err();
+        assert_eq!((refused.status().as_u16(), refused.reason()), (429, "quota"));
+        assert_eq!(refused.to_string(), "a has 2 requests under way and may have 2");
+    }
+    access.admit(&with_key("b-key"), now).unwrap();
+    let view = access.tenants(now)[0].clone();
+    assert_eq!((view.in_flight, view.left, view.totals.quota), (Some(2), Some(1), 5));
+    drop(first);
+    let _third = ask().unwrap();
+    assert_eq!(access.tenants(now)[0].left, Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_refused_for_its_rate_is_not_under_way() {
+    let narrow = Tenant { max_in_flight: Some(5), ..tenant("a", Some(1.0)) };
+    let access = Access::new(&[narrow], &[]);
+    let now = Instant::now();
+    let _first = access.admit(&with_key("a-key"), now).unwrap();
+    assert_eq!(status(access.admit(&with_key("a-key"), now)), 429);
+    assert_eq!(access.tenants(now)[0].in_flight, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_counts_what_was_under_way_before_it() {
+    let now = Instant::now();
+    let before = Access::new(&[tenant("a", None)], &[]);
+    let passes = [(); 3].map(|()| before.admit(&with_key("a-key"), now).unwrap());
+    let narrow = Tenant { max_in_flight: Some(2), ..tenant("a", None) };
+    let access = before.renewed(&[narrow], &[]);
+    assert_eq!(status(access.admit(&with_key("a-key"), now)), 429);
+    let [first, second, _third] = passes;
+    drop(first);
+    assert_eq!(status(access.admit(&with_key("a-key"), now)), 429);
+    drop(second);
+    access.admit(&with_key("a-key"), now).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +137,7 @@ async fn a_reload_does_not_refill_a_rate_that_did_not_change() {
 async fn a_reload_does_not_forget_what_became_of_a_tenants_requests() {
     let now = Instant::now();
     let access = Access::new(&[tenant("a", Some(1.0))], &[]);
-    let caller = access.admit(&with_key("a-key"), now).unwrap();
+    let Admitted { caller, .. } = access.admit(&with_key("a-key"), now).unwrap();
     access.charge_rows(caller, 4);
     access.metrics(caller).begin().told(None);
     drop(access.metrics(caller).begin());

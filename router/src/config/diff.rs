@@ -64,7 +64,7 @@ const LIVE: &[(&str, &[&str])] = &[
             "outputs",
         ],
     ),
-    ("tenant", &["name", "key_sha256", "rate_rps", "share"]),
+    ("tenant", &["name", "key_sha256", "rate_rps", "max_in_flight", "share"]),
     ("key", &["name", "key_sha256", "scopes"]),
     (
         "loans",

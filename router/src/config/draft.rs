@@ -103,6 +103,7 @@ pub(super) struct TenantDraft {
     pub(super) name: Option<At<String>>,
     pub(super) key_sha256: Option<At<OneOrMore<String>>>,
     pub(super) rate_rps: Option<At<f64>>,
+    pub(super) max_in_flight: Option<At<u64>>,
     pub(super) share: Option<At<f64>>,
 }
 
@@ -268,6 +269,7 @@ fn tenant(mut section: Section<'_>, notes: &mut Notes<'_>) -> TenantDraft {
         name: section.need("name", notes),
         key_sha256: section.need("key_sha256", notes),
         rate_rps: section.get("rate_rps", notes),
+        max_in_flight: section.get("max_in_flight", notes),
         share: section.get("share", notes),
     };
     section.finish(notes);

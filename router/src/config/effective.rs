@@ -308,6 +308,7 @@ impl Listing<'_> {
         self.put("name", tenant.name.as_str(), &draft.name);
         self.put_keys(&tenant.keys, &draft.key_sha256);
         self.put("rate_rps", tenant.rate_rps.map(number), &draft.rate_rps);
+        self.put("max_in_flight", tenant.max_in_flight, &draft.max_in_flight);
         self.put("share", number(tenant.share), &draft.share);
     }
 

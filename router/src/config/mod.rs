@@ -160,6 +160,8 @@ pub struct Tenant {
     pub keys: Vec<KeyHash>,
     /// The most requests per second before 429; absent, no quota.
     pub rate_rps: Option<f64>,
+    /// The most requests under way before 429; absent, no limit.
+    pub max_in_flight: Option<u32>,
     /// Weight against other tenants when both wait. More than 0.
     pub share: f64,
 }

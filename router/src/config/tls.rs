@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, path::PathBuf, sync::Arc};
 
-use tls::{Identity, ServerConfig, TlsError};
+use tls::{ClientConfig, Identity, ServerConfig, TlsError};
 
 use super::KeyHash;
 
@@ -20,6 +20,8 @@ pub struct Tls {
     pub http: Arc<ServerConfig>,
     /// For workers.
     pub join: Arc<ServerConfig>,
+    /// For executors, which are of the workers' authority.
+    pub executors: Option<Arc<ClientConfig>>,
     contents: KeyHash,
 }
 
@@ -28,10 +30,12 @@ impl Tls {
     pub(super) fn load(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         let http = tls::server(&identity, None, &HTTP)?;
         let join = tls::server(&identity, client_ca.as_deref(), &[])?;
+        let known_by = |ca: &PathBuf| tls::client(Some(ca), None);
+        let executors = client_ca.as_ref().map(known_by).transpose()?;
         let files = [Some(&identity.cert), Some(&identity.key), client_ca.as_ref()];
         let bytes: Vec<Vec<u8>> = files.into_iter().flatten().flat_map(fs::read).collect();
         let contents = KeyHash::of(&bytes.concat());
-        Ok(Self { identity, client_ca, http, join, contents })
+        Ok(Self { identity, client_ca, http, join, executors, contents })
     }
 
     /// Whether both were made of the same certificates.

@@ -46,6 +46,11 @@ impl InferError {
                 map.serialize_entry("tenant", tenant)?;
                 map.serialize_entry("rate_rps", rate_rps)
             }
+            Self::Crowded { tenant, in_flight, max_in_flight } => {
+                map.serialize_entry("tenant", tenant)?;
+                map.serialize_entry("in_flight", in_flight)?;
+                map.serialize_entry("max_in_flight", max_in_flight)
+            }
             Self::Overloaded { model, waiting, predicted_ms, slo_ms, .. } => {
                 map.serialize_entry("model", model)?;
                 map.serialize_entry("waiting", waiting)?;

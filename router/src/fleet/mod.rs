@@ -17,9 +17,10 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use protocol::{Desired, ReadyReplica, ReplicaState, Report, SliceReport, ToWorker};
+use tls::ClientConfig;
 use tokio::{
     sync::{Notify, futures::Notified, mpsc, watch},
     task::JoinHandle,
@@ -75,6 +76,8 @@ struct Known {
     served: HashMap<Key, Connection>,
     /// By where they listen and what they want to hear.
     processes: HashMap<Hello, Weak<Process>>,
+    /// By whom executors that speak TLS are known.
+    authority: Arc<ArcSwapOption<ClientConfig>>,
     /// Numbers given out: of replicas to dispatchers, and of conversations.
     numbers: u32,
 }
@@ -134,6 +137,11 @@ impl Fleet {
             questions: Questions::default(),
             changed: Arc::default(),
         }
+    }
+
+    /// Executors that speak TLS are known by `authority` from the next connection on.
+    pub fn trust(&self, authority: Option<Arc<ClientConfig>>) {
+        self.known.lock().authority.store(authority);
     }
 
     /// Done when a replica next comes into rotation, a report comes in, or the models change.
@@ -345,6 +353,7 @@ impl Known {
             profile: slice.profile.clone(),
             model: Arc::clone(model),
             hello: hello.clone(),
+            authority: Arc::clone(&self.authority),
             process,
             ready: ready.clone(),
             flags: Arc::default(),

@@ -9,9 +9,11 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use oip::{Signature, TensorSpec};
 use protocol::{ReadyReplica, Reply, Shapes, WarmPoint};
+use tls::ClientConfig;
 use tokio::{
     sync::Notify,
     time::{Interval, MissedTickBehavior, interval, sleep},
@@ -72,6 +74,8 @@ pub(super) struct Serving {
     pub(super) profile: String,
     pub(super) model: Arc<Model>,
     pub(super) hello: Hello,
+    /// By whom executors that speak TLS are known, as of now.
+    pub(super) authority: Arc<ArcSwapOption<ClientConfig>>,
     pub(super) process: Arc<Process>,
     pub(super) ready: ReadyReplica,
     pub(super) flags: Arc<Flags>,
@@ -96,10 +100,11 @@ impl Serving {
 
     /// Serves one connection to its end.
     async fn serve(&self, pause: &mut Duration) -> LinkError {
-        let (link, mut received) = match transport::connect(&self.hello).await {
-            Ok(connected) => connected,
-            Err(error) => return error,
-        };
+        let (link, mut received) =
+            match transport::connect(&self.hello, self.authority.load_full()).await {
+                Ok(connected) => connected,
+                Err(error) => return error,
+            };
         *pause = RETRY_FIRST;
         self.flags.connected.store(true, Ordering::Release);
         self.changed.notify_waiters();

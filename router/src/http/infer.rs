@@ -17,7 +17,12 @@ use super::{
     room::Share,
     route::Target,
 };
-use crate::{auth::Caller, config::Class, error::InferError, trace::Traced};
+use crate::{
+    auth::{Admitted, Caller},
+    config::Class,
+    error::InferError,
+    trace::Traced,
+};
 
 /// The length of the JSON part of a body, both ways.
 const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
@@ -45,8 +50,8 @@ pub(super) async fn infer<B: Backend>(
         Err(error)
     };
     let admitted = state.access.load().admit(&call.head.headers, call.arrived);
-    let (caller, model) = match (admitted, state.find(target)) {
-        (Ok(caller), Ok(model)) => (caller, model),
+    let (Admitted { caller, pass: _pass }, model) = match (admitted, state.find(target)) {
+        (Ok(admitted), Ok(model)) => (admitted, model),
         (Ok(_), Err(error)) => return refuse(None, error),
         (Err(error), found) => return refuse(found.ok().as_deref(), error),
     };

@@ -39,7 +39,7 @@ pub enum Outcome {
 pub enum Reason {
     /// It would have been late.
     Overloaded,
-    /// Its tenant is over its rate.
+    /// Its tenant is over its rate, or has too many under way.
     Quota,
     /// Its deadline came first.
     TooLate,
@@ -57,7 +57,7 @@ impl From<&InferError> for Outcome {
             InferError::Overloaded { .. }
             | InferError::OutOfRoom { .. }
             | InferError::TooManyConnections { .. } => Self::Refused(Reason::Overloaded),
-            InferError::Quota { .. } => Self::Refused(Reason::Quota),
+            InferError::Quota { .. } | InferError::Crowded { .. } => Self::Refused(Reason::Quota),
             InferError::TooLate { .. } => Self::Refused(Reason::TooLate),
             InferError::NoReplica { .. } | InferError::Unavailable { .. } => {
                 Self::Refused(Reason::NoReplica)

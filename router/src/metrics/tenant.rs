@@ -27,7 +27,7 @@ impl TenantMetrics {
         Underway { metrics: Arc::clone(self), told: false }
     }
 
-    /// A request was refused for the tenant's rate.
+    /// A request was refused for the tenant's own limits.
     pub fn over_quota(&self) {
         self.quota.fetch_add(1, Ordering::Relaxed);
     }
@@ -89,9 +89,9 @@ impl Drop for Underway {
 pub struct TenantTotals {
     /// Requests answered.
     pub served: u64,
-    /// Requests turned away for another reason than the tenant's rate.
+    /// Requests turned away for another reason than the tenant's own limits.
     pub refused: u64,
-    /// Requests turned away for the tenant's rate.
+    /// Requests turned away for the tenant's own limits.
     pub quota: u64,
     /// Requests whose client left first.
     pub abandoned: u64,

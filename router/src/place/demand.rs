@@ -3,21 +3,32 @@
 use std::{collections::HashMap, time::Duration};
 
 use policy::{
-    demand::{Demand, Forecast, Rule, Seen},
+    demand::{Day, Demand, Forecast, Habit, Rule, Seen},
     moment::Moment,
 };
 
-use crate::{config, http::backend::Served, lead::Load, model::Model};
+use crate::{config, http::backend::Served, lead::Load, learned::Asked, model::Model};
 
 /// How often counts are taken.
 const EVERY: Duration = Duration::from_secs(1);
 /// What loading a model is taken to last before one was seen to load.
 const LOAD_TIME: Duration = Duration::from_secs(5);
+/// No model is taken to load for longer, whatever a file says.
+const LONGEST_LOAD: Duration = Duration::from_secs(3_600);
 
 /// The forecasts of all models.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
     models: HashMap<String, Followed>,
+    /// What was kept of models that were not looked at yet.
+    recalled: HashMap<String, Recalled>,
+}
+
+#[derive(Debug)]
+struct Recalled {
+    asked: Asked,
+    /// How old it was when it was recalled, and when that was.
+    away: (Duration, Day),
 }
 
 #[derive(Debug)]
@@ -44,14 +55,16 @@ impl Demands {
         let objective = model.objective().0;
         let rule = rule(settings, objective);
         let Load { arrived, late, waiting, .. } = Load::of(model).with(others);
-        let known = self.models.entry(model.name().to_owned()).or_insert_with(|| Followed {
-            demand: Demand::new(rule),
-            rule,
-            taken_at: now,
-            arrived,
-            late,
-            losing: false,
-            load_time: None,
+        let known = self.models.entry(model.name().to_owned()).or_insert_with(|| {
+            let mut demand = Demand::new(rule);
+            let mut load_time = None;
+            if let Some(Recalled { asked, away: (away, day) }) = self.recalled.remove(model.name())
+            {
+                let Asked { minutes, usual, load_ms } = asked;
+                demand.recall(&Habit { minutes, usual }, away, day);
+                load_time = load_ms.map(|millis| Duration::from_millis(millis).min(LONGEST_LOAD));
+            }
+            Followed { demand, rule, taken_at: now, arrived, late, losing: false, load_time }
         });
         if known.rule != rule {
             known.rule = rule;
@@ -112,6 +125,33 @@ impl Demands {
     /// Forgets models that are served no more.
     pub(super) fn keep(&mut self, served: impl Fn(&str) -> bool) {
         self.models.retain(|name, _| served(name));
+        self.recalled.retain(|name, _| served(name));
+    }
+
+    /// What is worth keeping of a model.
+    pub(super) fn kept(&self, model: &str, day: Day) -> Asked {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let Some(known) = self.models.get(model) else {
+            let recalled = self.recalled.get(model);
+            return recalled.map(|recalled| recalled.asked.clone()).unwrap_or_default();
+        };
+        let Habit { minutes, usual } = known.demand.habit(day);
+        let hundredths = |rate: f64| (rate * 100.0).round() / 100.0;
+        let is_known = usual.iter().any(Option::is_some);
+        Asked {
+            minutes: minutes.into_iter().map(hundredths).collect(),
+            usual: if is_known {
+                usual.into_iter().map(|rate| rate.map(hundredths)).collect()
+            } else {
+                Vec::new()
+            },
+            load_ms: known.load_time.map(millis),
+        }
+    }
+
+    /// Takes up what was kept of a model and is as old as `away` says.
+    pub(super) fn recall(&mut self, model: &str, kept: &Asked, away: (Duration, Day)) {
+        self.recalled.insert(model.to_owned(), Recalled { asked: kept.clone(), away });
     }
 }
 

@@ -5,13 +5,18 @@ use std::collections::{BTreeMap, HashMap};
 use policy::plan::{Measured, Row};
 use protocol::{ReplicaState, Report, WarmPoint};
 
-use crate::config;
+use crate::{config, learned::Warmups};
+
+/// No batch takes longer, nor has more rows, whatever a file says.
+const SANE_S: f64 = 86_400.0;
+const SANE_ROWS: u32 = 1 << 20;
 
 /// Warm-ups that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Lessons {
     /// By model and kind of GPU.
     seen: HashMap<(String, Option<String>), Profiles>,
+    count: u64,
 }
 
 /// By profile, rows per batch and their seconds.
@@ -29,9 +34,41 @@ impl Lessons {
                         continue;
                     }
                     let model = (replica.model.clone(), gpu.kind.clone());
-                    self.seen.entry(model).or_default().insert(slice.profile.clone(), points);
+                    let profiles = self.seen.entry(model).or_default();
+                    if profiles.get(&slice.profile) != Some(&points) {
+                        profiles.insert(slice.profile.clone(), points);
+                        self.count += 1;
+                    }
                 }
             }
+        }
+    }
+
+    /// How often something new was learned.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// What is worth keeping of a model.
+    pub(super) fn kept(&self, model: &str) -> Vec<Warmups> {
+        let mine = self.seen.iter().filter(|((name, _), _)| name == model);
+        let mut kept: Vec<Warmups> = mine
+            .map(|((_, kind), profiles)| Warmups { kind: kind.clone(), profiles: profiles.clone() })
+            .collect();
+        kept.sort_by(|a, b| a.kind.cmp(&b.kind));
+        kept
+    }
+
+    /// Takes up what was kept of a model.
+    pub(super) fn recall(&mut self, model: &str, kept: &[Warmups]) {
+        let sane = |(rows, seconds): &(u32, f64)| {
+            (1..=SANE_ROWS).contains(rows) && *seconds > 0.0 && *seconds < SANE_S
+        };
+        for Warmups { kind, profiles } in kept {
+            let sane = profiles.iter().filter(|(_, points)| points.iter().all(sane));
+            let profiles = sane.map(|(profile, points)| (profile.clone(), points.clone()));
+            let known = self.seen.entry((model.to_owned(), kind.clone())).or_default();
+            known.extend(profiles);
         }
     }
 

@@ -3,7 +3,8 @@
 //! Each round reads what the workers report, what the configuration asks and what the models'
 //! dispatchers count, asks [`policy::place`], does what can be done at once, and sends each worker a
 //! new generation if anything differs from the last. What the loop remembers is what it has asked
-//! for and what it has learned; started anew, it takes the former from the first reports.
+//! for and what it has learned; started anew, it takes the former from the first reports and the
+//! latter from the state directory.
 
 pub(crate) mod afar;
 mod assigned;
@@ -14,6 +15,7 @@ mod foresight;
 mod groups;
 mod lessons;
 mod loans;
+mod memory;
 mod neighbours;
 mod ordered;
 mod outlook;
@@ -41,6 +43,7 @@ use self::{
     demand::Demands,
     groups::Group,
     lessons::Lessons,
+    memory::Notebook,
     neighbours::Neighbours,
     world::{GpuKey, World},
 };
@@ -54,6 +57,7 @@ use crate::{
     config::Config,
     fleet::{Fleet, Seen},
     http::{ServerState, backend::Backend},
+    learned::Learned,
     registry::Registry,
 };
 
@@ -107,9 +111,10 @@ struct Placer {
     calls_back: bool,
 }
 
-/// Places until the router ends.
-pub async fn run(state: Weak<ServerState<Registry>>) {
-    let mut placer = Placer::default();
+/// Places until the router ends, and keeps in `learned` what it learns.
+pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
+    let mut notebook = Notebook::new(learned);
+    let mut placer: Option<Placer> = None;
     while let Some(state) = state.upgrade() {
         let standing = Arc::clone(state.backend.standing());
         let mut news = standing.news();
@@ -119,13 +124,19 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
             let _ = timeout(TICK, news.changed()).await;
             continue;
         };
-        if placer.term != term {
-            placer = Placer { term, ..Placer::default() };
-        }
+        let placer = match &mut placer {
+            Some(placer) if placer.term == term => placer,
+            one => {
+                let placer = one.insert(Placer { term, ..Placer::default() });
+                notebook.recall(&state.backend, placer).await;
+                placer
+            }
+        };
         let fleet = Arc::clone(state.backend.fleet());
         let changed = fleet.changed();
         let began = Instant::now();
         placer.round(&state.backend, &fleet).await;
+        notebook.note(&state.backend, placer).await;
         drop(state);
         let took = began.elapsed();
         // Whether something changed or time passed, the next round looks.

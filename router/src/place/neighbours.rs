@@ -6,7 +6,7 @@ use std::{
 };
 
 use policy::{
-    interference::{Gains, Interference, Load, Runner, Scene, Times},
+    interference::{Corrected, Gains, Interference, Load, Runner, Scene, Times},
     moment::Moment,
 };
 
@@ -103,11 +103,16 @@ impl Neighbours {
                 let scene = Scene { own: *own, others: &others };
                 let alone = Duration::from_millis(100);
                 let times = Times { took: alone.mul_f64(limit.slowdown.clamp(1.0, 10.0)), alone };
-                self.interference.observe(&scene, times, now);
+                self.observe(&scene, times, now);
                 let expected = self.interference.slowdown(&scene, now).min(MOST);
                 self.slowed[index] = self.slowed[index].max(expected);
             }
         }
+    }
+
+    /// Learns from one batch.
+    pub(super) fn observe(&mut self, scene: &Scene<'_>, times: Times, now: Moment) {
+        self.interference.observe(scene, times, now);
     }
 
     /// Who is at work where: by label of the slice and model, the GPU and the replica.
@@ -135,6 +140,16 @@ impl Neighbours {
     /// How many times as long as measured a model is expected to take.
     pub(super) fn slowdown(&self, model: usize) -> f64 {
         self.slowed.get(model).copied().unwrap_or(1.0)
+    }
+
+    /// What was learned, as far as it differs from what is predicted.
+    pub(super) fn corrections(&self, now: Moment) -> Vec<Corrected> {
+        self.interference.corrections(now)
+    }
+
+    /// Takes up what was learned so long ago.
+    pub(super) fn recall(&mut self, learned: &[Corrected], away: Duration, now: Moment) {
+        self.interference.recall(learned, away, now);
     }
 
     /// The median error of the last predictions; none before the first.

@@ -12,12 +12,14 @@ use std::{
 
 use bytes::Bytes;
 use protocol::{FrameError, FromExecutor, Reply, ToExecutor, VERSION};
+use tls::ClientConfig;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
     net::{TcpStream, UnixStream},
     sync::mpsc,
     time::timeout,
 };
+use tokio_rustls::TlsConnector;
 
 use super::{read::Frames, write};
 
@@ -28,7 +30,7 @@ const GREETING_WAIT: Duration = Duration::from_secs(1);
 /// Where an executor listens and what it wants to hear.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// `unix:/path` or `tcp:host:port`.
+    /// `unix:/path`, `tcp:host:port` or `tls:host:port`.
     pub address: String,
     /// The executor's token.
     pub token: String,
@@ -43,6 +45,9 @@ pub enum LinkError {
         /// As reported.
         address: String,
     },
+    /// It would be known by a certificate, and nobody said whose.
+    #[error("the executor speaks TLS, and [tls] has no client_ca to know it by")]
+    NoAuthority,
     /// The operating system said no, or the other side hung up.
     #[error("the connection to the executor failed")]
     Io(#[from] io::Error),
@@ -134,29 +139,46 @@ impl Received {
     }
 }
 
-/// Connects to an executor and greets it.
-pub async fn connect(hello: &Hello) -> Result<(Link, Received), LinkError> {
-    let met = timeout(GREETING_WAIT, meet(hello)).await;
+/// Connects to an executor and greets it; one that speaks TLS is known by `authority`.
+pub async fn connect(
+    hello: &Hello,
+    authority: Option<Arc<ClientConfig>>,
+) -> Result<(Link, Received), LinkError> {
+    let met = timeout(GREETING_WAIT, meet(hello, authority)).await;
     met.map_err(|_| LinkError::Silent(GREETING_WAIT))?
 }
 
-async fn meet(hello: &Hello) -> Result<(Link, Received), LinkError> {
+async fn meet(
+    hello: &Hello,
+    authority: Option<Arc<ClientConfig>>,
+) -> Result<(Link, Received), LinkError> {
     match hello.address.split_once(':') {
         Some(("unix", path)) => {
             let (read, write) = UnixStream::connect(path).await?.into_split();
             greet(hello, Box::new(read), write).await
         }
         Some(("tcp", address)) => {
-            let address: SocketAddr = address
-                .parse()
-                .map_err(|_| LinkError::Address { address: hello.address.clone() })?;
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let (read, write) = stream.into_split();
+            let (read, write) = dial(hello, address).await?.into_split();
+            greet(hello, Box::new(read), write).await
+        }
+        Some(("tls", address)) => {
+            let authority = authority.ok_or(LinkError::NoAuthority)?;
+            let name = tls::name_of(address).map_err(io::Error::other)?;
+            let stream = dial(hello, address).await?;
+            let stream = TlsConnector::from(authority).connect(name, stream).await?;
+            let (read, write) = split(stream);
             greet(hello, Box::new(read), write).await
         }
         Some(_) | None => Err(LinkError::Address { address: hello.address.clone() }),
     }
+}
+
+async fn dial(hello: &Hello, address: &str) -> Result<TcpStream, LinkError> {
+    let unknown = |_| LinkError::Address { address: hello.address.clone() };
+    let address: SocketAddr = address.parse().map_err(unknown)?;
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 async fn greet(

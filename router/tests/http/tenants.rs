@@ -4,14 +4,19 @@ use router::config::{Key, KeyHash, Scope, Tenant};
 
 use crate::{
     client::{INFER, numbers},
-    server::{Server, settings},
+    server::{Server, settings, soon},
 };
 
 async fn guarded(rate_rps: Option<f64>) -> Server {
+    held(rate_rps, None).await
+}
+
+async fn held(rate_rps: Option<f64>, max_in_flight: Option<u32>) -> Server {
     let tenant = Tenant {
         name: "search".to_owned(),
         keys: vec![KeyHash::of(b"search-key")],
         rate_rps,
+        max_in_flight,
         share: 1.0,
     };
     let key = |name: &str, scope| Key {
@@ -55,6 +60,40 @@ async fn a_tenant_over_its_rate_is_429_with_when_to_come_back() {
     assert_eq!(refused.header("ratelimit-policy"), Some("\"tenant\";q=1;w=1"));
     assert!(refused.header("ratelimit").unwrap().starts_with("\"tenant\";r=0;t="));
     assert_eq!(server.state.backend.refused_for("echo", "quota"), 1);
+}
+
+#[tokio::test]
+async fn a_tenant_with_too_many_under_way_is_429_until_one_of_them_ends_or_hangs_up() {
+    let server = held(None, Some(1)).await;
+    let model = server.model("echo");
+    model.open.send_replace(false);
+    let (mut started, mut dropped) = (model.started.subscribe(), model.dropped.subscribe());
+    let body = numbers(&[1.0; 4]).to_string();
+    let key = [("authorization", "Bearer search-key")];
+    let mut first = server.client().await;
+    let connection = first.connection.take().unwrap();
+    let asking = tokio::spawn({
+        let body = body.clone();
+        async move { first.post(INFER, &key, body).await }
+    });
+    soon("the first is under way", started.wait_for(|count| *count == 1)).await.unwrap();
+
+    let mut client = server.client().await;
+    let refused = client.post(INFER, &key, body.clone()).await;
+    assert_eq!(refused.status, 429);
+    let told = refused.json();
+    let numbers = (&told["reason"], &told["tenant"], &told["in_flight"], &told["max_in_flight"]);
+    assert_eq!(numbers, (&"quota".into(), &"search".into(), &1.into(), &1.into()), "{told}");
+    assert!(refused.header("retry-after").is_some() && refused.header("ratelimit").is_none());
+    assert_eq!(server.state.backend.refused_for("echo", "quota"), 1);
+
+    asking.abort();
+    connection.abort();
+    soon("its work is dropped", dropped.wait_for(|count| *count == 1)).await.unwrap();
+    model.open.send_replace(true);
+    for _ in 0..2 {
+        assert_eq!(client.post(INFER, &key, body.clone()).await.status, 200);
+    }
 }
 
 #[tokio::test]

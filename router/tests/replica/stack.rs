@@ -127,7 +127,7 @@ impl Stack {
         let address = format!("tcp:{}", listener.local_addr().unwrap());
         let hello = Hello { address, token: String::new() };
         let (executor, connected) =
-            tokio::join!(Executor::accept(listener), transport::connect(&hello));
+            tokio::join!(Executor::accept(listener), transport::connect(&hello, None));
         let (link, mut received) = connected.unwrap();
         let replica = Replica { process: Arc::clone(process), ..replica(id, &link, "y") };
         model.attach(replica, "test", settings.max_batch);

@@ -172,7 +172,8 @@ pub enum ReplicaState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadyReplica {
-    /// Where its executor listens: `unix:/path` or `tcp:127.0.0.1:port`.
+    /// Where its executor listens: `unix:/path`, `tcp:127.0.0.1:port`, or `tls:` for the same
+    /// behind a certificate of that address.
     pub address: String,
     /// What its executor wants to hear in a hello.
     pub token: String,

@@ -18,6 +18,7 @@ use protocol::{
 use super::{
     Executor,
     lane::{Job, Rejected},
+    secure::Secure,
 };
 use crate::clock;
 
@@ -31,10 +32,11 @@ const WRITE_WAIT: Duration = Duration::from_secs(5);
 /// Small frames come in one read.
 const READ_BUFFER: usize = 64 << 10;
 
-/// A stream of either kind.
+/// A stream of any kind.
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Secure(Box<Secure>),
 }
 
 impl Read for &Stream {
@@ -42,6 +44,7 @@ impl Read for &Stream {
         match self {
             Stream::Unix(stream) => { stream }.read(buffer),
             Stream::Tcp(stream) => { stream }.read(buffer),
+            Stream::Secure(stream) => stream.read(buffer),
         }
     }
 }
@@ -51,16 +54,26 @@ impl Stream {
         match self {
             Self::Unix(stream) => { stream }.write_vectored(slices),
             Self::Tcp(stream) => { stream }.write_vectored(slices),
+            Self::Secure(stream) => stream.write_vectored(slices),
+        }
+    }
+
+    /// The socket below, if it is one of TCP.
+    fn tcp(&self) -> Result<&TcpStream, &UnixStream> {
+        match self {
+            Self::Unix(stream) => Err(stream),
+            Self::Tcp(stream) => Ok(stream),
+            Self::Secure(stream) => Ok(stream.tcp()),
         }
     }
 
     fn set_waits(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => {
+        match self.tcp() {
+            Ok(stream) => {
                 stream.set_read_timeout(read)?;
                 stream.set_write_timeout(write)
             }
-            Self::Tcp(stream) => {
+            Err(stream) => {
                 stream.set_read_timeout(read)?;
                 stream.set_write_timeout(write)
             }
@@ -68,10 +81,11 @@ impl Stream {
     }
 
     fn close(&self) {
-        // It is closed already, or it is closed now.
-        let _ = match self {
-            Self::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
-            Self::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
+        // It is closed already, or it is closed now. Frames say how long they are, so that nobody
+        // takes this for the end of one.
+        let _ = match self.tcp() {
+            Ok(stream) => stream.shutdown(std::net::Shutdown::Both),
+            Err(stream) => stream.shutdown(std::net::Shutdown::Both),
         };
     }
 }

@@ -14,9 +14,12 @@ use std::{
     time::Duration,
 };
 
+use tls::{Identity, TlsError};
+
 use super::{
     Executor, ExecutorArgs,
     link::{self, Stream},
+    secure::Secure,
 };
 use crate::{clock, engine::pause, seat};
 
@@ -34,11 +37,14 @@ pub(crate) enum ListenError {
     Path { path: PathBuf, source: io::Error },
     #[error("cannot use {address}: {source}")]
     Tcp { address: IpAddr, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 pub(super) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
+    Tls(TcpListener, Identity),
 }
 
 impl Listener {
@@ -49,6 +55,13 @@ impl Listener {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
+            }
+            Self::Tls(listener, identity) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                // Read for each connection, so that a renewed certificate is used.
+                let config = tls::server(identity, None, &[]).map_err(io::Error::other)?;
+                Ok(Stream::Secure(Box::new(Secure::new(stream, config)?)))
             }
         }
     }
@@ -72,7 +85,7 @@ impl Drop for Bound {
 /// Where routers will connect.
 pub(super) fn bind(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError> {
     if let Some(address) = args.listen {
-        return bind_tcp(address);
+        return bind_tcp(address, args.certificate.clone());
     }
     let (listener, bound) = bind_unix(args, "sock")?;
     Ok((Listener::Unix(listener), bound))
@@ -83,11 +96,21 @@ pub(super) fn bind_control(args: &ExecutorArgs) -> Result<(UnixListener, Bound),
     bind_unix(args, seat::CONTROL)
 }
 
-fn bind_tcp(address: IpAddr) -> Result<(Listener, Bound), ListenError> {
+fn bind_tcp(
+    address: IpAddr,
+    certificate: Option<Identity>,
+) -> Result<(Listener, Bound), ListenError> {
     let failed = |source| ListenError::Tcp { address, source };
     let listener = TcpListener::bind((address, 0)).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    Ok((Listener::Tcp(listener), Bound { address: format!("tcp:{address}"), file: None }))
+    let (listener, address) = match certificate {
+        Some(identity) => {
+            tls::server(&identity, None, &[])?;
+            (Listener::Tls(listener, identity), format!("tls:{address}"))
+        }
+        None => (Listener::Tcp(listener), format!("tcp:{address}")),
+    };
+    Ok((listener, Bound { address, file: None }))
 }
 
 fn bind_unix(args: &ExecutorArgs, kind: &str) -> Result<(UnixListener, Bound), ListenError> {

@@ -50,6 +50,7 @@ fn args(run_dir: &Path, listen: Option<IpAddr>) -> ExecutorArgs {
         device: Some("MIG-a".into()),
         run_dir: run_dir.to_owned(),
         listen,
+        certificate: None,
         orphan_wait: Duration::ZERO,
         program: PathBuf::new(),
     }

@@ -43,6 +43,8 @@ pub struct Launch {
     pub run_dir: PathBuf,
     /// The address they listen on over TCP; absent, they have Unix sockets.
     pub listen: Option<IpAddr>,
+    /// The certificate they show there; absent, they speak plainly.
+    pub certificate: Option<tls::Identity>,
     /// How long they wait for another worker when this one is gone.
     pub orphan_wait: Duration,
     /// On what terms jobs run here; absent, none do.
@@ -72,6 +74,9 @@ impl Launch {
         command.arg("--run-dir").arg(&self.run_dir);
         if let Some(address) = self.listen {
             command.args(["--listen", &address.to_string()]);
+            if let Some(tls::Identity { cert, key }) = &self.certificate {
+                command.arg("--cert").arg(cert).arg("--key").arg(key);
+            }
         }
         if let Some(device) = &identity.device {
             command.args(["--device", device]).env("CUDA_VISIBLE_DEVICES", device);

@@ -22,6 +22,7 @@ impl Dir {
             program: "/nonexistent/sluice".into(),
             run_dir: self.0.clone(),
             listen: None,
+            certificate: None,
             orphan_wait: Duration::ZERO,
             lending: None,
         }

@@ -19,7 +19,8 @@ use rustls::{
 };
 
 pub use rustls::{
-    ClientConfig, ClientConnection, ServerConfig, StreamOwned, pki_types::ServerName,
+    ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned,
+    pki_types::ServerName,
 };
 
 /// Where most systems keep the authorities they trust.

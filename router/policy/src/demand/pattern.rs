@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::{Day, is_rate};
 use crate::moment::Moment;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -54,6 +55,35 @@ impl Pattern {
         let usual = parts.filter_map(|part| self.usual[part as usize % PARTS]);
         usual.reduce(f64::max).map(|usual| usual * level)
     }
+}
+
+impl Pattern {
+    /// The usual rates from midnight on.
+    pub(super) fn of_day(&self, day: Day) -> Vec<Option<f64>> {
+        let mut usual = vec![None; PARTS];
+        for (of_day, own) in aligned(day) {
+            usual[of_day] = self.usual[own];
+        }
+        usual
+    }
+
+    /// Takes up rates from midnight on.
+    pub(super) fn recall(&mut self, usual: &[Option<f64>], day: Day) {
+        for (of_day, own) in aligned(day) {
+            self.usual[own] = usual.get(of_day).copied().flatten().filter(|rate| is_rate(*rate));
+        }
+    }
+}
+
+/// Each part of the day beside the nearest part as they are counted here, from the start on.
+fn aligned(day: Day) -> impl Iterator<Item = (usize, usize)> {
+    let length = DAY.as_micros() as u64 / PARTS as u64;
+    let into = day.now.micros() % length;
+    let of_day = day.of_day.as_micros() as u64 % DAY.as_micros() as u64;
+    let began = of_day + DAY.as_micros() as u64 - into;
+    let first = ((began + length / 2) / length) as usize;
+    let own = part(day.now) as usize;
+    (0..PARTS).map(move |index| ((first + index) % PARTS, (own + index) % PARTS))
 }
 
 fn part(at: Moment) -> u64 {

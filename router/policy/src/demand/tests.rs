@@ -171,3 +171,56 @@ fn a_steep_rise_is_seen_within_two_seconds_and_crowds_are_none() {
         assert_ne!(crowds.forecast(470.0, LOAD, at(now)).why, Why::Rising, "at {now} s");
     }
 }
+
+#[test]
+fn after_a_restart_as_much_is_provided_for_as_before_it_until_that_is_long_past() {
+    let (demand, now) = steady(1_000, 600);
+    let day = |now: u64, of_day: u64| Day { now: at(now), of_day: Duration::from_secs(of_day) };
+    let habit = demand.habit(day(now, 40_000));
+    let floor = |away: u64| {
+        let mut anew = Demand::new(Rule::default());
+        anew.recall(&habit, Duration::from_secs(away), day(0, 40_000 + away));
+        anew.observe(Seen::default(), at(1));
+        anew.forecast(0.0, LOAD, at(1)).floor_rps
+    };
+    for away in [0, 30, 900] {
+        assert!((floor(away) - 1_100.0).abs() < 20.0, "{} after {away} s", floor(away));
+    }
+    assert_eq!(floor(1_800), 0.0);
+}
+
+#[test]
+fn what_a_time_of_day_brings_is_known_after_a_restart_at_any_time() {
+    const PART: u64 = 600;
+    // One day in which only the part that begins at 06:00 is busy; it begins at 21:40.
+    let began = 78_000;
+    let (busy_from, busy_to) = (21_600, 21_600 + PART);
+    let mut demand = Demand::new(Rule::default());
+    let busy = |second: u64| (busy_from..busy_to).contains(&((began + second) % 86_400));
+    let rates = (1..=86_400 + PART).map(|second| if busy(second) { 500 } else { 10 });
+    let now = run(&mut demand, 0, rates);
+    let day =
+        |now: u64, of_day: u64| Day { now: at(now), of_day: Duration::from_secs(of_day % 86_400) };
+    let habit = demand.habit(day(now, began + now));
+    let most = |usual: &[Option<f64>]| {
+        let known =
+            usual.iter().enumerate().filter(|(_, rate)| rate.is_some_and(|rate| rate > 100.0));
+        known.map(|(part, _)| part as u64 * PART).collect::<Vec<_>>()
+    };
+    assert_eq!(most(&habit.usual), [busy_from]);
+    // It starts again in the afternoon, three minutes into a part, and once more a while later.
+    let mut anew = Demand::new(Rule::default());
+    anew.recall(&habit, Duration::from_secs(3_600), day(0, 54_180));
+    let again = anew.habit(day(7_000, 54_180 + 7_000));
+    assert_eq!(most(&again.usual), [busy_from]);
+}
+
+#[test]
+fn a_habit_that_makes_no_sense_is_not_taken_up() {
+    let mut demand = Demand::new(Rule::default());
+    let day = Day { now: at(0), of_day: Duration::from_secs(100_000) };
+    let odd = [f64::NAN, -1.0, f64::INFINITY];
+    let habit = Habit { minutes: odd.to_vec(), usual: odd.map(Some).repeat(100) };
+    demand.recall(&habit, Duration::ZERO, day);
+    assert_eq!(demand.habit(day), Habit { minutes: Vec::new(), usual: vec![None; 144] });
+}

@@ -44,6 +44,18 @@ impl Correction {
         self.seen_at = now;
     }
 
+    /// As it was left: `factor` learned from `seen` batches, and not seen again for `away`.
+    pub(super) fn recalled(factor: f64, seen: u32, away: Duration, now: Moment) -> Self {
+        let log = factor.clamp(1.0 / MOST, MOST).ln();
+        let forgotten = 0.5_f64.powf(away.as_secs_f64() / HALF_LIFE.as_secs_f64());
+        Self { log: log * forgotten, seen, seen_at: now }
+    }
+
+    /// How many batches taught it.
+    pub(super) fn seen(&self) -> u32 {
+        self.seen
+    }
+
     /// When it was last seen.
     pub(super) fn seen_at(&self) -> Moment {
         self.seen_at

@@ -171,3 +171,25 @@ fn without_learning_the_error_would_be_larger() {
     let after = (learned.slowdown(&scene, at(60)) / seen - 1.0).abs();
     assert!(after < 0.01, "{after}");
 }
+
+#[test]
+fn what_was_learned_is_known_after_a_restart_and_forgotten_as_it_would_have_been() {
+    let (own, other) = (runner(0, INFERENCE), runner(1, TRAINING));
+    let scene = Scene { own, others: &[other] };
+    let mut before = Interference::new(Gains::default());
+    for second in 0..200 {
+        before.observe(&scene, times(1.8), at(second));
+    }
+    let kept = before.corrections(at(200));
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    for away in [0, 900, 9_000] {
+        let mut anew = Interference::new(Gains::default());
+        anew.recall(&kept, Duration::from_secs(away), at(0));
+        let (then, now) = (before.slowdown(&scene, at(200 + away)), anew.slowdown(&scene, at(0)));
+        assert!((then - now).abs() < 0.01, "{then} and {now} after {away} s");
+    }
+    let odd = [Corrected { factor: f64::NAN, ..kept[0].clone() }];
+    let mut anew = Interference::new(Gains::default());
+    anew.recall(&odd, Duration::ZERO, at(0));
+    assert_eq!(anew.corrections(at(0)), []);
+}

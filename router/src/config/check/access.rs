@@ -9,7 +9,7 @@ use super::{
         problems::{At, Notes, Place},
         tree::OneOrMore,
     },
-    line, one_of, word,
+    line, one_of, within_u32, word,
 };
 
 /// Keys one caller may have at a time: the one in use, and those that take its place.
@@ -27,10 +27,15 @@ pub(super) fn tenant(draft: &TenantDraft, notes: &mut Notes<'_>) -> Option<Tenan
             notes.problem(*place, format!("{key} is {value}; give more than 0"));
         }
     }
+    let max_in_flight = draft
+        .max_in_flight
+        .as_ref()
+        .map(|given| within_u32("max_in_flight", Some(given), 1..=u32::MAX, 1, notes));
     Some(Tenant {
         name: name?,
         keys: keys?,
         rate_rps: draft.rate_rps.as_ref().map(|rate| rate.value),
+        max_in_flight,
         share: draft.share.as_ref().map_or(1.0, |share| share.value),
     })
 }

@@ -187,6 +187,7 @@ fn names_and_keys_belong_to_one_table_each() {
     let text = format!(
         "{}{}[[tenant]]\nname = \"t\"\nkey_sha256 = \"{hash}\"\nshare = 0\n\
          [[tenant]]\nname = \"t\"\nkey_sha256 = \"abc\"\nrate_rps = -1\n\
+         max_in_flight = 0\n\
          [[key]]\nname = \"k\"\nkey_sha256 = \"{}\"\nscopes = [\"root\"]\n",
         slow(""),
         slow(""),
@@ -199,8 +200,9 @@ fn names_and_keys_belong_to_one_table_each() {
          r.toml:22:8: tenant \"t\" is named twice, first on line 18\n\
          r.toml:23:14: key_sha256 must be 64 hexadecimal digits, found 3 characters\n\
          r.toml:24:12: rate_rps is -1; give more than 0\n\
-         r.toml:27:14: key_sha256 is also that of line 19\n\
-         r.toml:28:11: scopes is \"root\"; give one of infer, jobs, admin"
+         r.toml:25:17: max_in_flight is 0; give 1 to 4294967295\n\
+         r.toml:28:14: key_sha256 is also that of line 19\n\
+         r.toml:29:11: scopes is \"root\"; give one of infer, jobs, admin"
     );
 }
 

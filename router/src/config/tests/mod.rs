@@ -137,7 +137,11 @@ fn the_environment_overrules_the_file_and_is_named_when_wrong() {
 #[test]
 fn every_value_is_shown_with_its_origin_and_no_secret_is() {
     let hash = "ab".repeat(32);
-    let text = format!("{}[[tenant]]\nname = \"t\"\nkey_sha256 = \"{hash}\"\n", slow(""));
+    let text = format!(
+        "{}[[tenant]]\nname = \"t\"\nkey_sha256 = \"{hash}\"\n\
+                        max_in_flight = 8\n",
+        slow("")
+    );
     let (config, _) = read(&text).unwrap();
     let shown = config.effective.to_string();
     let lines: Vec<_> =
@@ -149,6 +153,7 @@ fn every_value_is_shown_with_its_origin_and_no_secret_is() {
         "# path is not set # default",
         "inputs = [{ datatype = \"FP32\", name = \"x\", shape = [-1, 16] }] # r.toml:6",
         "key_sha256 = \"<hidden>\" # r.toml:11",
+        "max_in_flight = 8 # r.toml:12",
         "share = 1 # default",
     ] {
         assert!(lines.iter().any(|shown| shown == line), "{line} is not in\n{shown}");
@@ -197,6 +202,8 @@ fn a_difference_says_what_it_takes() {
     );
     let (rotated, _) = read(&text.replace(&hash, &"cd".repeat(32))).unwrap();
     assert_eq!(told(diff(&new, &rotated)), ["tenant.t.key_sha256 \"<hidden>\" \"<hidden>\" Live"]);
+    let (narrow, _) = read(&text.replace("[router]", "max_in_flight = 8\n[router]")).unwrap();
+    assert_eq!(told(diff(&new, &narrow)), ["tenant.t.max_in_flight none 8 Live"]);
     let (renamed, _) = read(&slow("").replace("\"slow\"", "\"slower\"")).unwrap();
     assert_eq!(
         told(diff(&old, &renamed)),
