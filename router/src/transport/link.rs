@@ -1,16 +1,21 @@
 //! A connection from its hello to its end.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use protocol::{FrameError, FromExecutor, Reply, ToExecutor, VERSION};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpStream, UnixStream},
-    sync::mpsc,
+    sync::{Notify, mpsc},
+    time::timeout,
 };
 
 use super::{read::Frames, write};
+use crate::dispatch::Unasked;
+
+/// How long an executor may take to be reached and to greet us.
+const HELLO_WAIT: Duration = Duration::from_secs(5);
 
 /// Where an executor listens and what it wants to hear.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +41,15 @@ pub enum LinkError {
     /// The other side does not keep to the protocol.
     #[error("the executor does not keep to the protocol")]
     Frame(#[from] FrameError),
+    /// It was reached and says nothing, or could not be reached in time.
+    #[error("the executor did not greet us within {HELLO_WAIT:?}")]
+    Silent,
+    /// It left a batch without an answer for too long.
+    #[error("the executor does not answer")]
+    GivenUp,
+    /// It answered a batch that it does not have.
+    #[error("the executor answers what it was not asked")]
+    Unasked(#[from] Unasked),
     /// The executor does not want us.
     #[error("the executor refused us: {reason}")]
     Refused {
@@ -48,6 +62,7 @@ pub enum LinkError {
 #[derive(Clone, Debug)]
 pub struct Link {
     outbound: mpsc::UnboundedSender<Outbound>,
+    given_up: Arc<Notify>,
 }
 
 /// A frame to write.
@@ -67,12 +82,18 @@ impl Link {
         let _ = self.outbound.send(Outbound { head, body });
         Ok(())
     }
+
+    /// Ends the connection, of which its reader is told.
+    pub fn hang_up(&self) {
+        self.given_up.notify_one();
+    }
 }
 
 /// The receiving side.
 #[derive(Debug)]
 pub struct Received {
     frames: Frames<Box<dyn AsyncRead + Send + Unpin>>,
+    given_up: Arc<Notify>,
 }
 
 impl std::fmt::Debug for Frames<Box<dyn AsyncRead + Send + Unpin>> {
@@ -84,7 +105,12 @@ impl std::fmt::Debug for Frames<Box<dyn AsyncRead + Send + Unpin>> {
 impl Received {
     /// The next reply and its body. An error is the end of the connection.
     pub async fn next(&mut self) -> Result<(Reply, Bytes), LinkError> {
-        match self.frames.next().await? {
+        let frame = tokio::select! {
+            biased;
+            frame = self.frames.next() => frame?,
+            () = self.given_up.notified() => return Err(LinkError::GivenUp),
+        };
+        match frame {
             (FromExecutor::Reply(reply), body) => Ok((reply, body)),
             (FromExecutor::Refused { reason }, _) => Err(LinkError::Refused { reason }),
             (FromExecutor::Hello { .. }, _) => Err(FrameError::OutOfTurn.into()),
@@ -94,6 +120,10 @@ impl Received {
 
 /// Connects to an executor and greets it.
 pub async fn connect(hello: &Hello) -> Result<(Link, Received), LinkError> {
+    timeout(HELLO_WAIT, reach(hello)).await.map_err(|_| LinkError::Silent)?
+}
+
+async fn reach(hello: &Hello) -> Result<(Link, Received), LinkError> {
     match hello.address.split_once(':') {
         Some(("unix", path)) => {
             let (read, write) = UnixStream::connect(path).await?.into_split();
@@ -127,5 +157,6 @@ async fn greet(
     }
     let (outbound, inbox) = mpsc::unbounded_channel();
     tokio::spawn(write::run(write, inbox));
-    Ok((Link { outbound }, Received { frames }))
+    let given_up = Arc::new(Notify::new());
+    Ok((Link { outbound, given_up: Arc::clone(&given_up) }, Received { frames, given_up }))
 }
