@@ -8,6 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use store::OpenError;
 use tokio::{
@@ -127,6 +128,7 @@ impl Router {
         tokio::spawn(place::run(Arc::downgrade(&state), learned));
         tokio::spawn(lend::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
+        outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
         let (stop_admin, stopped) = oneshot::channel();
@@ -229,6 +231,11 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
             Box::pin(async move { steer::order(&state, order).await })
         }),
     }
+}
+
+/// Has a file that may not grow be an error of whoever writes, as a full disk is, and not the end.
+fn outlive_file_limits() -> io::Result<()> {
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 fn reload_on_hangup(

@@ -328,6 +328,8 @@ impl<'a> World<'a> {
                 Effect::Send(batch) => self.send(batch)?,
                 Effect::Refuse { id, .. } => self.refuse(id)?,
                 Effect::Fail { id } => self.end(id, |outcome, _| outcome.failed += 1)?,
+                // What is slow here comes back in the end; and who waits again was counted.
+                Effect::Retry { .. } | Effect::GiveUp { .. } => {}
                 Effect::Cancel { batch, replica } => {
                     self.call_off(model, batch, replica, &mut effects);
                 }

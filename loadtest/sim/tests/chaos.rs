@@ -1,6 +1,6 @@
 //! Whatever happens, every request ends exactly once and no replica is asked too much.
 //!
-//! Replicas come, drain, die, fail and blame requests; callers leave; requests differ in rows, class,
+//! Replicas come, drain, die, hang, fail and blame requests; callers leave; requests differ in rows, class,
 //! tenant, deadline and shape. The machine is checked after every event. A failure names its seed.
 
 use std::time::Duration;
@@ -60,6 +60,8 @@ struct Seen {
     called_off: u64,
     failed: u64,
     deaths: u64,
+    retried: u64,
+    given_up: u64,
     served: u64,
 }
 
@@ -207,8 +209,12 @@ impl World {
 
     fn lose_replica(&mut self, effects: &mut Vec<Effect>) {
         let Some(id) = self.pick() else { return };
-        self.alive.retain(|alive| *alive != id);
         self.seen.deaths += 1;
+        self.lose(id, effects);
+    }
+
+    fn lose(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        self.alive.retain(|alive| *alive != id);
         self.forget(|sent| sent.batch.replica == id);
         self.dispatch.lost(id, self.now, effects);
     }
@@ -230,10 +236,13 @@ impl World {
             _ => Ended::Done,
         };
         for id in &batch.requests {
-            let request = &mut self.requests[*id as usize];
-            if request.state == (State::Sent { batch: batch.id }) {
-                self.seen.served += u64::from(ended == Ended::Done);
-                request.state = if ended == Ended::Done { State::Ended } else { State::Waiting };
+            let state = &mut self.requests[*id as usize].state;
+            if ended == Ended::Done {
+                // Though it may wait elsewhere by now: the first answer counts.
+                self.seen.served += u64::from(*state != State::Ended);
+                *state = State::Ended;
+            } else if *state == (State::Sent { batch: batch.id }) {
+                *state = State::Waiting;
             }
         }
         self.dispatch.finished(batch.replica, batch.id, ended, self.now, effects);
@@ -247,6 +256,20 @@ impl World {
                 Effect::Fail { id } => {
                     self.seen.failed += 1;
                     self.end(id, "failed");
+                }
+                Effect::Retry { batch, requests, .. } => {
+                    self.seen.retried += requests.len() as u64;
+                    for id in requests {
+                        let state = &mut self.requests[id as usize].state;
+                        assert_eq!(*state, State::Sent { batch }, "seed {}: retried", self.seed);
+                        *state = State::Waiting;
+                    }
+                }
+                Effect::GiveUp { replica } => {
+                    self.seen.given_up += 1;
+                    let mut effects = Vec::new();
+                    self.lose(replica, &mut effects);
+                    self.act(effects);
                 }
                 Effect::Cancel { batch, replica } => {
                     let seed = self.seed;
@@ -290,7 +313,9 @@ impl World {
         let stuck = if self.random.below(60) == 0 { 20.0 } else { 1.0 };
         let slower = speed_of(id) * (0.6 + self.random.unit()) * stuck;
         let took = self.curve.mean(rows).mul_f64(slower);
-        self.sent.push(Sent { batch, ends_at: start + took });
+        let hangs = self.random.below(500) == 0 && self.seen.served > 0;
+        let ends_at = if hangs { Moment::NEVER } else { start + took };
+        self.sent.push(Sent { batch, ends_at });
     }
 
     fn forget(&mut self, which: impl Fn(&Sent) -> bool) {
@@ -350,6 +375,7 @@ impl World {
 fn every_request_ends_exactly_once_whatever_happens() {
     let mut least = [u64::MAX; RULES as usize];
     let (mut sent_ahead, mut called_off, mut failed, mut deaths) = (0, 0, 0, 0);
+    let (mut retried, mut given_up) = (0, 0);
     for seed in 0..SEEDS {
         let seen = World::new(seed).run();
         let rule = (seed % RULES) as usize;
@@ -358,8 +384,11 @@ fn every_request_ends_exactly_once_whatever_happens() {
         called_off += seen.called_off;
         failed += seen.failed;
         deaths += seen.deaths;
+        retried += seen.retried;
+        given_up += seen.given_up;
     }
     assert!(least.iter().all(|least| *least > 0), "a rule sent nothing: {least:?}");
     assert!(sent_ahead > 1_000 && called_off > 20, "{sent_ahead} {called_off}");
     assert!(failed > 200 && deaths > 100, "{failed} {deaths}");
+    assert!(retried > 100 && given_up > 20, "{retried} {given_up}");
 }

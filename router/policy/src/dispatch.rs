@@ -9,6 +9,7 @@ mod admission;
 mod event;
 mod forming;
 mod settling;
+mod stalling;
 mod turns;
 
 use std::time::Duration;

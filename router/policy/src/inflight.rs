@@ -22,6 +22,10 @@ pub(crate) struct Flight {
     /// The earliest deadline of those still waiting for it.
     soonest: Moment,
     called_off: bool,
+    /// Whether it takes so long that its requests are tried elsewhere.
+    pub(crate) stalled: bool,
+    /// Whether its replica was given up over it.
+    pub(crate) given_up: bool,
     members: Vec<Member>,
 }
 
@@ -29,8 +33,18 @@ pub(crate) struct Flight {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     waiting: Waiting,
+    place: Place,
+}
+
+/// Where a request of a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Here.
+    Here,
+    /// Waiting again, while the batch is not back.
+    Elsewhere,
     /// Answered already: its client left or its deadline passed.
-    gone: bool,
+    Gone,
 }
 
 /// What a flight is made from.
@@ -61,9 +75,11 @@ impl Flight {
             allows: departure.allows,
             soonest: due_at,
             called_off: false,
+            stalled: false,
+            given_up: false,
             members: taken
                 .iter()
-                .map(|waiting| Member { waiting: *waiting, gone: false })
+                .map(|waiting| Member { waiting: *waiting, place: Place::Here })
                 .collect(),
         }
     }
@@ -85,7 +101,17 @@ impl Flight {
 
     /// Those who still wait for it.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Waiting> {
-        self.members.iter().filter(|member| !member.gone).map(|member| &member.waiting)
+        self.at(Place::Here)
+    }
+
+    /// Those who wait again.
+    pub(crate) fn moved(&self) -> impl Iterator<Item = &Waiting> {
+        self.at(Place::Elsewhere)
+    }
+
+    /// Notes that `id` waits again.
+    pub(crate) fn move_away(&mut self, id: u64) {
+        self.put(id, Place::Elsewhere);
     }
 
     /// The earliest deadline of those still waiting for it; never if nobody is.
@@ -95,18 +121,14 @@ impl Flight {
 
     /// Marks `id` answered; false if it is not here or was answered before.
     pub(crate) fn release(&mut self, id: u64) -> bool {
-        let member = self.members.iter_mut().find(|one| one.waiting.id == id && !one.gone);
-        let Some(member) = member else { return false };
-        member.gone = true;
-        self.look_again();
-        true
+        self.put(id, Place::Gone)
     }
 
     /// Marks those due at or before `deadline` answered, handing each to `late`.
     pub(crate) fn expire(&mut self, deadline: Moment, mut late: impl FnMut(&Waiting)) {
-        for member in self.members.iter_mut().filter(|member| !member.gone) {
+        for member in self.members.iter_mut().filter(|member| member.place == Place::Here) {
             if member.waiting.deadline <= deadline {
-                member.gone = true;
+                member.place = Place::Gone;
                 late(&member.waiting);
             }
         }
@@ -125,6 +147,19 @@ impl Flight {
         for member in &mut self.members {
             member.waiting.company = member.waiting.company.min(most);
         }
+    }
+
+    fn at(&self, place: Place) -> impl Iterator<Item = &Waiting> {
+        let there = move |member: &&Member| member.place == place;
+        self.members.iter().filter(there).map(|member| &member.waiting)
+    }
+
+    fn put(&mut self, id: u64, place: Place) -> bool {
+        let mut here = self.members.iter_mut().filter(|one| one.place == Place::Here);
+        let Some(member) = here.find(|one| one.waiting.id == id) else { return false };
+        member.place = place;
+        self.look_again();
+        true
     }
 
     fn look_again(&mut self) {

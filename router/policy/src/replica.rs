@@ -119,7 +119,8 @@ impl Replica {
 
     /// Whether it can be counted on for its part of the demand.
     pub(crate) fn is_working(&self, now: Moment) -> bool {
-        !self.draining && self.breaker.reopens_at().is_none_or(|at| at <= now)
+        let stalled = self.running.as_ref().is_some_and(|flight| flight.stalled);
+        !self.draining && !stalled && self.breaker.reopens_at().is_none_or(|at| at <= now)
     }
 
     /// Whether a batch may be sent now: it is idle, or will be within `lead`.

@@ -1,8 +1,8 @@
-//! Splitting a batch's outputs into its requests' answers.
+//! Checking a batch's outputs, and splitting them into its requests' answers.
 
 use bytes::Bytes;
-use oip::{Datatype, Tensor};
-use protocol::{Answer, TensorHead};
+use oip::{Datatype, Signature, Tensor, TensorSpec};
+use protocol::{Answer, Part, TensorHead};
 
 use super::state::Sent;
 
@@ -22,6 +22,42 @@ pub(super) fn split<'a>(
         });
         (*id, tensors.collect())
     })
+}
+
+/// Whether `answer` is one to `sent` by a replica that gives what `signature` says; or what is wrong
+/// with it.
+///
+/// The lengths account for the body already. Strings are taken on trust: to count them is to read them.
+pub(super) fn check(answer: &Answer, sent: &Sent, signature: &Signature) -> Result<(), String> {
+    let (wanted, found) = (sent.requests.len(), answer.requests.len());
+    if wanted != found {
+        return Err(format!("{found} answers came back for {wanted} requests"));
+    }
+    let (wanted, found) = (signature.outputs.len(), answer.outputs.len());
+    if wanted != found {
+        return Err(format!("{found} outputs came back where the model has {wanted}"));
+    }
+    for (index, (head, spec)) in answer.outputs.iter().zip(&signature.outputs).enumerate() {
+        if head.name != spec.name || head.datatype != spec.datatype.name() {
+            return Err(format!("output {} is not the model's", spec.name));
+        }
+        let widths = answer.requests.iter().map(|part| (part, part.bytes[index]));
+        for ((part, bytes), rows) in widths.zip(&sent.rows) {
+            let whole = part.rows == *rows && holds(head, spec, part, signature.batches(), bytes);
+            if !whole {
+                return Err(format!("output {} is not of its shape", spec.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether `bytes` are what the shape of an output needs.
+fn holds(head: &TensorHead, spec: &TensorSpec, part: &Part, batches: bool, bytes: u32) -> bool {
+    let Some(width) = spec.datatype.width() else { return true };
+    let rows = if batches { u64::from(part.rows) } else { 1 };
+    let elements = head.tail.iter().try_fold(rows, |product, size| product.checked_mul(*size));
+    elements.and_then(|elements| elements.checked_mul(width as u64)) == Some(u64::from(bytes))
 }
 
 fn tensor(head: &TensorHead, rows: u32, batches: bool, data: Bytes) -> Tensor {

@@ -89,6 +89,14 @@ pub struct Replica {
     pub signature: Arc<oip::Signature>,
 }
 
+/// An answer to a batch that its replica does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("batch {batch} was answered, which was not asked")]
+pub struct Unasked {
+    /// What it calls the batch.
+    pub batch: u64,
+}
+
 impl Dispatcher {
     /// A dispatcher without replicas. Must be made inside a runtime, which keeps its time.
     pub fn start(model: &config::Model, clock: Clock) -> io::Result<Arc<Self>> {
@@ -185,9 +193,10 @@ impl Dispatcher {
         let mut state = self.state.lock();
         let Replica { id, replica, slice, profile, link, process, measured, signature } = replica;
         let took = self.metrics.batch_time(&profile);
-        let attached = Attached { replica, slice, link, process: Arc::clone(&process), took };
+        state.signature = Some(Arc::clone(&signature));
+        let process_of = Arc::clone(&process);
+        let attached = Attached { replica, slice, link, process: process_of, took, signature };
         state.links.insert(id, attached);
-        state.signature = Some(signature);
         state.effects = state.machine.add_replica(id, &measured, now);
         self.carry_out(&mut state, now);
         let objective = state.objective;
@@ -222,13 +231,16 @@ impl Dispatcher {
         gone.process.leave(replica);
     }
 
-    /// A batch has come back.
-    pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) {
+    /// A batch has come back. A replica that answers what it was not asked is not to be listened to.
+    pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) -> Result<(), Unasked> {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Some(mut sent) = state.batches.remove(&reply.batch) else { return };
+        let batch = reply.batch;
+        let mut sent = state.take_back(replica, batch).ok_or(Unasked { batch })?;
+        // An executor may say of its time what it likes, but not more than passed here.
+        let facts = reply.facts.at_most(now.since(sent.at));
         if let Some(span) = sent.span.take() {
-            self.trace_end(*span, reply, now);
+            self.trace_end(*span, &reply.outcome, &facts);
         }
         let ended = state.judge(&sent, reply);
         let learned = state.finish(replica, reply.batch, ended, now);
@@ -236,15 +248,16 @@ impl Dispatcher {
         // The next batch goes out before the answers of this one: the replica is waiting.
         self.carry_out(&mut state, now);
         if let (Some(learned), protocol::Outcome::Done(answer)) = (learned, &reply.outcome) {
-            state.tally.batch(learned.rows, &reply.facts);
+            state.tally.batch(learned.rows, &facts);
             if let Some(attached) = state.links.get(&replica) {
-                attached.took.record(reply.facts.worked().as_secs_f64());
+                attached.took.record(facts.worked().as_secs_f64());
             }
             for (id, outputs) in answer::split(answer, body, &sent, state.batches_rows()) {
                 self.end(&mut state, id, Ok(Answer { outputs }), now);
             }
         }
         Self::let_go(state);
+        Ok(())
     }
 
     /// Replicas in rotation.

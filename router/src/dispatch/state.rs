@@ -18,7 +18,7 @@ use slab::Slab;
 use tokio::sync::oneshot;
 
 use super::{
-    Dispatcher,
+    Dispatcher, answer,
     keys::Keys,
     process::{Passing, Process},
     tally::Tally,
@@ -60,6 +60,8 @@ pub(super) struct Attached {
     pub(super) process: Arc<Process>,
     /// How long its batches, and those of its like, took.
     pub(super) took: Arc<Histogram>,
+    /// What it takes and gives.
+    pub(super) signature: Arc<Signature>,
 }
 
 /// A request whose caller waits.
@@ -99,7 +101,10 @@ pub(super) enum Counted {
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) replica: u32,
+    pub(super) at: Moment,
     pub(super) requests: Vec<u64>,
+    /// Of each of them.
+    pub(super) rows: Vec<u32>,
     /// Present if some of them are traced.
     pub(super) span: Option<Box<BatchSpan>>,
 }
@@ -189,6 +194,11 @@ impl State {
         self.signature.as_ref().is_none_or(|signature| signature.batches())
     }
 
+    /// The label of a replica's slice.
+    fn slice(&self, replica: u32) -> &str {
+        self.links.get(&replica).map_or("", |attached| &attached.slice)
+    }
+
     pub(super) fn key_of(&mut self, inputs: &[Tensor]) -> Option<u32> {
         if self.keys.is_full() && self.machine.waiting() == 0 && self.batches.is_empty() {
             self.keys.clear();
@@ -255,15 +265,28 @@ impl State {
         }
     }
 
-    /// How `reply` ended `sent`. An answer for another number of requests is the replica's fault.
+    /// Takes back a batch that `replica` has; none if it has no such batch.
+    pub(super) fn take_back(&mut self, replica: u32, batch: u64) -> Option<Sent> {
+        let sent = self.batches.remove(&batch)?;
+        if sent.replica == replica {
+            return Some(sent);
+        }
+        self.batches.insert(batch, sent);
+        None
+    }
+
+    /// How `reply` ended `sent`. An answer that cannot be one is the replica's fault.
     pub(super) fn judge(&mut self, sent: &Sent, reply: &Reply) -> Ended {
         match &reply.outcome {
-            Outcome::Done(answer) if answer.requests.len() == sent.requests.len() => Ended::Done,
             Outcome::Done(answer) => {
-                let (wanted, found) = (sent.requests.len(), answer.requests.len());
-                let message = format!("{found} answers came back for {wanted} requests");
-                self.fault = Fault::of_replica(message);
-                Ended::ReplicaFault
+                let attached = self.links.get(&sent.replica);
+                match attached.map(|one| answer::check(answer, sent, &one.signature)) {
+                    None | Some(Ok(())) => Ended::Done,
+                    Some(Err(message)) => {
+                        self.fault = Fault::of_replica(message);
+                        Ended::ReplicaFault
+                    }
+                }
             }
             Outcome::Cancelled => Ended::Cancelled,
             Outcome::Failed(failure) => {
@@ -372,6 +395,22 @@ impl Dispatcher {
                     let error = state.fault.error(&self.name);
                     self.end(state, id, Err(error), now);
                 }
+                Effect::Retry { replica, batch, requests } => {
+                    let (model, slice) = (&self.name, state.slice(replica));
+                    let requests = requests.len();
+                    tracing::info!(
+                        model,
+                        slice,
+                        batch,
+                        requests,
+                        "a batch is overdue; its requests are tried elsewhere"
+                    );
+                }
+                Effect::GiveUp { replica } => {
+                    if let Some(attached) = state.links.get(&replica) {
+                        attached.link.hang_up();
+                    }
+                }
                 Effect::Cancel { batch, replica } => {
                     if let Some(attached) = state.links.get(&replica) {
                         let cancel = ToExecutor::Cancel { batch };
@@ -408,7 +447,9 @@ impl Dispatcher {
         if let Err(error) = sent {
             tracing::error!(model = self.name, %error, "a batch could not be framed");
         }
+        let rows_of = |id: &u64| state.place(*id).map_or(0, |place| state.pending[place].rows);
+        let rows = batch.requests.iter().map(rows_of).collect();
         let Batch { replica, requests, .. } = batch;
-        state.batches.insert(batch.id, Sent { replica, requests, span });
+        state.batches.insert(batch.id, Sent { replica, at: now, requests, rows, span });
     }
 }

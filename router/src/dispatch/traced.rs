@@ -4,7 +4,7 @@ use policy::{
     dispatch::{Batch, ClosedBy},
     moment::Moment,
 };
-use protocol::{Outcome, Reply};
+use protocol::{Facts, Outcome};
 
 use super::{Dispatcher, state::State};
 use crate::trace::{BatchSpan, BatchSpanEnd};
@@ -43,12 +43,12 @@ impl Dispatcher {
     }
 
     /// The batch of `span` came back.
-    pub(super) fn trace_end(&self, span: BatchSpan, reply: &Reply, now: Moment) {
-        let error = match &reply.outcome {
+    pub(super) fn trace_end(&self, span: BatchSpan, outcome: &Outcome, facts: &Facts) {
+        let error = match outcome {
             Outcome::Done(_) => None,
             Outcome::Failed(failure) => Some(failure.message.as_str()),
             Outcome::Cancelled => Some("cancelled"),
         };
-        span.end(BatchSpanEnd { at: self.clock.instant(now), facts: &reply.facts, error });
+        span.end(BatchSpanEnd { at: self.clock.instant(self.clock.now()), facts, error });
     }
 }

@@ -27,6 +27,8 @@ use crate::{
 
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
+/// The same for an executor that was given up: each try may cost it a batch.
+const RETRY_HUNG_LONGEST: Duration = Duration::from_secs(60);
 
 /// How often an executor is asked whether it is there. One that computes says so too.
 const PING_EVERY: Duration = Duration::from_millis(200);
@@ -93,8 +95,13 @@ impl Serving {
             self.changed.notify_waiters();
             let (model, slice) = (&self.model.config().name, &self.slice);
             tracing::warn!(model, slice, cause = %chain(&ended), "a replica's connection ended");
-            sleep(pause).await;
-            pause = (pause * 2).min(RETRY_LONGEST);
+            if let LinkError::GivenUp = ended {
+                pause = (pause * 2).clamp(RETRY_LONGEST, RETRY_HUNG_LONGEST);
+                sleep(pause).await;
+            } else {
+                sleep(pause).await;
+                pause = (pause * 2).min(RETRY_LONGEST.max(pause));
+            }
         }
     }
 
@@ -105,7 +112,6 @@ impl Serving {
                 Ok(connected) => connected,
                 Err(error) => return error,
             };
-        *pause = RETRY_FIRST;
         self.flags.connected.store(true, Ordering::Release);
         self.changed.notify_waiters();
         tokio::select! {
@@ -135,13 +141,20 @@ impl Serving {
         }
         self.changed.notify_waiters();
         tracing::info!(model = self.model.config().name, slice = self.slice, "replica in rotation");
+        let dispatcher = self.model.dispatcher();
         loop {
             match self.next(&mut received, &pulse, &mut ticks).await {
-                Ok((reply, body)) => self.model.dispatcher().returned(self.number, &reply, &body),
+                Ok((reply, body)) => {
+                    if let Err(unasked) = dispatcher.returned(self.number, &reply, &body) {
+                        return unasked.into();
+                    }
+                }
                 Err(error) => return error,
             }
+            // Only an answer shows that it is worth asking; to listen is easy.
+            *pause = RETRY_FIRST;
             let draining = self.flags.draining.load(Ordering::Acquire);
-            if draining && !self.model.dispatcher().is_busy(self.number) {
+            if draining && !dispatcher.is_busy(self.number) {
                 self.changed.notify_waiters();
             }
         }

@@ -33,7 +33,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::{Notify, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -53,8 +53,9 @@ const MAX_RESET_STREAMS: usize = 32;
 /// How far an HTTP/2 client may send ahead of us reading, per stream and in all.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// How long to wait when the process is out of descriptors.
+/// How long to wait when the process is out of descriptors, and how often to say so.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// How long a client just accepted has to send its request once the listener is closed.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
 /// Clients being told at one time that there is no room; others are closed without a word.
@@ -116,13 +117,17 @@ pub(crate) async fn serve<A: Answer>(
 ) {
     let mut closing = phase.clone();
     let door = Door { answer, open: Arc::default(), phase };
+    let mut complained: Option<Instant> = None;
     loop {
         let close = closing.wait_for(|phase| *phase >= Phase::Closing).map(drop);
         tokio::select! {
             biased;
             () = close => break,
             accepted = tcp.accept() => if let Err(error) = door.welcome(accepted) {
-                tracing::warn!(%error, "cannot accept; trying again");
+                if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
+                    complained = Some(Instant::now());
+                    tracing::warn!(%error, "cannot accept; new connections wait");
+                }
                 sleep(ACCEPT_PAUSE).await;
             },
         }

@@ -119,6 +119,15 @@ impl Jobs {
         self.changed.notify_waiters();
     }
 
+    /// Reckons by a clock that may have been set back while nobody looked.
+    pub fn redate(&self, now_ms: u64) {
+        let mut kept = self.kept.lock();
+        for record in kept.records.values_mut().filter(|record| record.since_ms > now_ms) {
+            tracing::warn!(job = record.id, "the clock was set back; the job is dated anew");
+            record.redate(now_ms);
+        }
+    }
+
     /// Done when a job next changes.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()

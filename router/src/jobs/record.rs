@@ -278,6 +278,18 @@ impl Record {
         self.stop = Some(Stopping { by_ms, notice_ms, ..stop });
     }
 
+    /// Reckons by a clock that was set back since this was written: what lies ahead lies as far ahead as
+    /// it did.
+    pub fn redate(&mut self, now_ms: u64) {
+        let back_ms = self.since_ms.saturating_sub(now_ms);
+        let stop = self.stop.as_mut().map(|stop| &mut stop.by_ms);
+        let dates = [&mut self.since_ms, &mut self.started_ms].into_iter();
+        for date in dates.chain(&mut self.not_before_ms).chain(stop) {
+            *date = date.saturating_sub(back_ms);
+        }
+        self.submitted_ms = self.submitted_ms.min(now_ms);
+    }
+
     /// The same but for what changes all the time and may be lost.
     pub(super) fn steady(&self) -> Self {
         Self { attained_gpu_s: 0.0, ran_s: 0.0, progress: None, ..self.clone() }

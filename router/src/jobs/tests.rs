@@ -148,3 +148,25 @@ fn a_loan_is_overdue_once_its_notice_is_over_and_not_before() {
     assert_eq!((state.states["queued"], state.states["noticed"]), (1, 1));
     assert_eq!(state.shown.iter().map(|job| job.id).collect::<Vec<_>>(), [2, 1]);
 }
+
+#[test]
+fn a_job_that_waits_for_its_next_try_waits_no_longer_when_the_clock_is_set_back_a_day() {
+    const DAY_MS: u64 = 86_400_000;
+    let folder = Folder::new("clock");
+    let jobs = folder.open();
+    let first = submit(&jobs, "a", None).unwrap().record;
+    let mut failed = first.clone();
+    failed.enter(State::Queued, "it failed and is tried again", DAY_MS + 2_000);
+    failed.not_before_ms = Some(DAY_MS + 5_000);
+    failed.started_ms = DAY_MS + 1_000;
+    jobs.keep(vec![(first, failed)], Counts::default()).unwrap();
+    drop(jobs);
+    let jobs = folder.open();
+    jobs.redate(2_000);
+    let record = jobs.unfinished().remove(0);
+    assert_eq!((record.since_ms, record.not_before_ms), (2_000, Some(5_000)));
+    assert_eq!((record.started_ms, record.submitted_ms), (1_000, 1_000));
+    // A clock that goes on, or is set forward, changes nothing.
+    jobs.redate(2 * DAY_MS);
+    assert_eq!(jobs.unfinished().remove(0).not_before_ms, Some(5_000));
+}

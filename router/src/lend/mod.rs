@@ -153,6 +153,7 @@ impl Lender {
     fn new(registry: &Registry) -> Self {
         let clock = WallClock::start();
         let now_ms = clock.now_ms();
+        registry.jobs().redate(now_ms);
         Self {
             jobs: Arc::clone(registry.jobs()),
             fleet: Arc::clone(registry.fleet()),

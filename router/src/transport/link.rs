@@ -16,12 +16,13 @@ use tls::ClientConfig;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
     net::{TcpStream, UnixStream},
-    sync::mpsc,
+    sync::{Notify, mpsc},
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
 
 use super::{read::Frames, write};
+use crate::dispatch::Unasked;
 
 /// How long an executor may take to be reached and to greet: what is dropped on the way is not
 /// waited for.
@@ -54,6 +55,12 @@ pub enum LinkError {
     /// The other side does not keep to the protocol.
     #[error("the executor does not keep to the protocol")]
     Frame(#[from] FrameError),
+    /// It left a batch without an answer for too long.
+    #[error("the executor does not answer")]
+    GivenUp,
+    /// It answered a batch that it does not have.
+    #[error("the executor answers what it was not asked")]
+    Unasked(#[from] Unasked),
     /// The executor does not want us.
     #[error("the executor refused us: {reason}")]
     Refused {
@@ -70,6 +77,8 @@ pub enum LinkError {
 pub(super) struct Pulse {
     pub(super) received: AtomicU64,
     pub(super) writing: AtomicBool,
+    /// Rung when nothing more is expected of it.
+    given_up: Notify,
 }
 
 /// The sending side: whatever is given to it is written in order.
@@ -111,12 +120,18 @@ impl Link {
     pub fn is_writing(&self) -> bool {
         self.pulse.writing.load(Ordering::Relaxed)
     }
+
+    /// Ends the connection, of which its reader is told.
+    pub fn hang_up(&self) {
+        self.pulse.given_up.notify_one();
+    }
 }
 
 /// The receiving side.
 #[derive(Debug)]
 pub struct Received {
     frames: Frames<Box<dyn AsyncRead + Send + Unpin>>,
+    pulse: Arc<Pulse>,
 }
 
 impl std::fmt::Debug for Frames<Box<dyn AsyncRead + Send + Unpin>> {
@@ -129,7 +144,12 @@ impl Received {
     /// The next reply and its body. An error is the end of the connection.
     pub async fn next(&mut self) -> Result<(Reply, Bytes), LinkError> {
         loop {
-            match self.frames.next().await? {
+            let frame = tokio::select! {
+                biased;
+                frame = self.frames.next() => frame?,
+                () = self.pulse.given_up.notified() => return Err(LinkError::GivenUp),
+            };
+            match frame {
                 (FromExecutor::Reply(reply), body) => return Ok((reply, body)),
                 (FromExecutor::Pong, _) => {}
                 (FromExecutor::Refused { reason }, _) => return Err(LinkError::Refused { reason }),
@@ -199,5 +219,5 @@ async fn greet(
     }
     let (outbound, inbox) = mpsc::unbounded_channel();
     tokio::spawn(write::run(write, inbox, Arc::clone(&pulse)));
-    Ok((Link { outbound, pulse }, Received { frames }))
+    Ok((Link { outbound, pulse: Arc::clone(&pulse) }, Received { frames, pulse }))
 }

@@ -135,7 +135,7 @@ impl Stack {
         let answered = Arc::clone(&model);
         tokio::spawn(async move {
             while let Ok((reply, body)) = received.next().await {
-                answered.dispatcher().returned(id, &reply, &body);
+                answered.dispatcher().returned(id, &reply, &body).unwrap();
                 let _ = tell.send(());
             }
         });

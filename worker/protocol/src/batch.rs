@@ -113,6 +113,17 @@ impl Facts {
         let worked_us = self.input_us.saturating_add(self.compute_us);
         Duration::from_micros(worked_us.saturating_add(self.output_us))
     }
+
+    /// The same with nothing in it longer than `most`, for one who knows that it cannot have been.
+    pub fn at_most(self, most: Duration) -> Self {
+        let most_us = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            waited_us: self.waited_us.min(most_us),
+            input_us: self.input_us.min(most_us),
+            compute_us: self.compute_us.min(most_us),
+            output_us: self.output_us.min(most_us),
+        }
+    }
 }
 
 impl Batch {

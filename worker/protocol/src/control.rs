@@ -46,7 +46,7 @@ pub enum Order {
 pub enum Notice {
     /// Everything, because something changed or the worker is new.
     State(Box<ExecutorState>),
-    /// How long it has been at work, told each second while that grows.
+    /// How long it has been at work, told each second: one that says nothing hangs.
     Busy {
         /// Microseconds since it started.
         busy_us: u64,

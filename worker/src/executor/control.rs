@@ -12,11 +12,12 @@ use protocol::{MAX_LINE, Notice, Order};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Executor, ExecutorError};
+use crate::clock;
 
 /// The least time the worker that started an executor has to call.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 
-/// How often a worker is told how long the executor has been at work.
+/// How often a worker is told how long the executor has been at work, by which it knows that it lives.
 const TICK: Duration = Duration::from_secs(1);
 
 /// How long a worker may leave a notice unread before it is given up.
@@ -104,8 +105,13 @@ fn converse(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Execut
 fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, ExecutorError> {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
-    let mut told_us = executor.lane.busy_us();
+    let mut told_at = clock::now();
     loop {
+        if told_at.elapsed() >= TICK {
+            told_at = clock::now();
+            let busy_us = executor.lane.busy_us();
+            executor.worker.tell(|| Notice::Busy { busy_us });
+        }
         let room = (MAX_LINE + 1 - line.len()) as u64;
         match reader.by_ref().take(room).read_until(b'\n', &mut line) {
             Ok(_) if line.ends_with(b"\n") => {
@@ -128,13 +134,7 @@ fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Executor
                 return Ok(End::Alone);
             }
             Ok(_) => return Ok(End::Alone),
-            Err(error) if is_tick(&error) => {
-                let busy_us = executor.lane.busy_us();
-                if busy_us != told_us {
-                    told_us = busy_us;
-                    executor.worker.tell(|| Notice::Busy { busy_us });
-                }
-            }
+            Err(error) if is_tick(&error) => {}
             Err(error) => {
                 tracing::debug!(%error, "worker lost");
                 return Ok(End::Alone);

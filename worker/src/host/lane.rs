@@ -7,7 +7,7 @@ use protocol::{ExecutorState, Notice, Order};
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{
@@ -22,6 +22,11 @@ use crate::{
 
 /// How long an executor may take to listen; loading models comes after.
 const LISTEN_WAIT: Duration = Duration::from_secs(10);
+
+/// How often an executor says something at the least, and how often it may miss that. What is missed is
+/// counted one by one, so that a worker that was itself held up does not blame an executor for it.
+const TICK: Duration = Duration::from_secs(1);
+const MISSES: u32 = 10;
 
 /// Orders that may wait to be sent; more would be repetitions.
 const ORDERS: usize = 64;
@@ -161,6 +166,8 @@ enum Ended {
     NotStarted(#[from] io::Error),
     #[error("executor did not listen within {LISTEN_WAIT:?}")]
     Silent,
+    #[error("executor hangs: it said nothing for {MISSES} s")]
+    Hung,
     #[error("executor lost: {0}")]
     Lost(#[from] ControlError),
     #[error("executor ended: {0}")]
@@ -251,7 +258,11 @@ impl Keeper {
                 process.end().await;
                 Ended::Stopped
             }
-            Ended::Silent | Ended::Exited(_) | Ended::NotStarted(_) | Ended::NoSlice(_) => {
+            Ended::Hung
+            | Ended::Silent
+            | Ended::Exited(_)
+            | Ended::NotStarted(_)
+            | Ended::NoSlice(_) => {
                 process.kill().await;
                 ended
             }
@@ -278,18 +289,45 @@ impl Keeper {
             };
         }
         let Some(control) = connected else { return Err(Ended::Silent) };
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut missed = 0;
         loop {
             tokio::select! {
-                notice = control.next() => match notice? {
-                    Notice::State(state) => self.tell(|status| status.state = Some(*state)),
-                    Notice::Busy { busy_us } => self.tell(|status| {
-                        if let Some(state) = &mut status.state {
-                            state.busy_us = busy_us;
-                        }
-                    }),
-                },
-                Some(order) = self.inbox.recv() => control.order(&order).await?,
+                // What it said is heard before it is called silent.
+                biased;
                 () = asked(&mut self.stopping) => return Err(Ended::Stopped),
+                notice = control.next() => {
+                    missed = 0;
+                    self.hear(notice?);
+                }
+                Some(order) = self.inbox.recv() => {
+                    let given = timeout(LISTEN_WAIT, control.order(&order)).await;
+                    given.map_err(|_| Ended::Hung)??;
+                }
+                _ = ticks.tick() => {
+                    missed += 1;
+                    if missed > MISSES {
+                        return Err(Ended::Hung);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&self, notice: Notice) {
+        match notice {
+            Notice::State(state) => self.tell(|status| status.state = Some(*state)),
+            Notice::Busy { busy_us } => {
+                let busy = |status: &Status| status.state.as_ref().map(|state| state.busy_us);
+                if busy(&self.status.borrow()) == Some(busy_us) {
+                    return;
+                }
+                self.tell(|status| {
+                    if let Some(state) = &mut status.state {
+                        state.busy_us = busy_us;
+                    }
+                });
             }
         }
     }

@@ -154,6 +154,21 @@ pub enum Effect {
         /// Whom.
         id: u64,
     },
+    /// Note that requests wait again whose batch is long overdue. Whichever of their answers comes
+    /// first counts.
+    Retry {
+        /// Where the batch is.
+        replica: u32,
+        /// Which batch.
+        batch: u64,
+        /// Those of it that wait again.
+        requests: Vec<u64>,
+    },
+    /// Hang up on a replica that does not answer, and say so by [`Dispatch::lost`](super::Dispatch::lost).
+    GiveUp {
+        /// Which.
+        replica: u32,
+    },
     /// Tell a replica to forget a batch that nobody waits for.
     Cancel {
         /// Which batch.

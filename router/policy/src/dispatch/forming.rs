@@ -28,6 +28,7 @@ impl Dispatch {
     /// Does all that can be done at `now`, and works out when to be called again.
     pub(super) fn pump(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.expire(now, effects);
+        self.doubt_stalled(now, effects);
         if self.replicas.iter().all(|replica| replica.draining) {
             self.refuse_all(effects);
         }
@@ -263,6 +264,9 @@ impl Dispatch {
         for replica in &self.replicas {
             for flight in replica.flights() {
                 soonest = soonest.min(flight.soonest_deadline() + GRACE);
+            }
+            if let Some(running) = &replica.running {
+                soonest = soonest.min(self.doubts_at(running));
             }
             if !self.lanes.is_empty() {
                 soonest = soonest

@@ -5,8 +5,8 @@ use crate::{inflight::Flight, moment::Moment, queue::Waiting, rule::Guard};
 
 /// Failures after which a request is answered with the last. A replica that dies under it counts
 /// as two, so that one request cannot take down more than two replicas.
-const STRIKES_OUT: u32 = 4;
-const DEATH: u32 = 2;
+pub(super) const STRIKES_OUT: u32 = 4;
+pub(super) const DEATH: u32 = 2;
 const FAULT: u32 = 1;
 
 impl Dispatch {
@@ -23,7 +23,10 @@ impl Dispatch {
         let index = self.replica(replica)?;
         let flight = self.replicas[index].take(batch, now)?;
         let learned = match ended {
-            Ended::Done => Some(self.learn(index, &flight, now)),
+            Ended::Done => {
+                self.recall(&flight, effects);
+                Some(self.learn(index, &flight, now))
+            }
             Ended::Cancelled => {
                 self.replicas[index].breaker.neither();
                 self.requeue(&flight, 0, now, effects);

@@ -1,6 +1,7 @@
 //! The machine, event by event. Numbers in names are those of the users' requests they answer.
 
 mod failures;
+mod stalling;
 mod turns;
 
 use super::*;
@@ -16,6 +17,8 @@ struct Rig {
     refused: Vec<(u64, Refusal)>,
     failed: Vec<u64>,
     called_off: Vec<u64>,
+    retried: Vec<u64>,
+    given_up: Vec<u32>,
     next: u64,
 }
 
@@ -45,6 +48,8 @@ impl Rig {
             refused: Vec::new(),
             failed: Vec::new(),
             called_off: Vec::new(),
+            retried: Vec::new(),
+            given_up: Vec::new(),
             next: 0,
         }
     }
@@ -68,6 +73,8 @@ impl Rig {
                 Effect::Refuse { id, why } => self.refused.push((id, why)),
                 Effect::Fail { id } => self.failed.push(id),
                 Effect::Cancel { batch, .. } => self.called_off.push(batch),
+                Effect::Retry { requests, .. } => self.retried.extend(requests),
+                Effect::GiveUp { replica } => self.given_up.push(replica),
             }
         }
     }

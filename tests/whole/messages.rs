@@ -1,0 +1,160 @@
+//! Workers, routers and etcd whose messages do not always come through.
+
+use serde_json::json;
+
+use crate::{
+    client::{Body, Client, count_from},
+    etcd::Etcd,
+    process,
+    program::Program,
+    relay::Relay,
+    setup::Setup,
+    split::{self, TOKEN},
+    training::post,
+    wait::eventually,
+};
+
+const TWO_GPUS: &str =
+    "[[worker]]\ngpu = \"simulated:A100-80GB\"\n[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
+
+/// Lines that must have been spoiled for the test to have tried something.
+const ENOUGH: u64 = 25;
+
+#[track_caller]
+fn all_served(clients: &mut [Client], seed: u64) {
+    let data = |index: usize| count_from((100 + index) as f32, 1);
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.send_infer("pair", &Body::json(&data(index)));
+    }
+    for (index, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.receive().numbers(), data(index), "seed {seed}, client {index}");
+    }
+}
+
+fn in_rotation(program: &Program) -> usize {
+    program.state("pair")["dispatch"]["limits"].as_array().unwrap().len()
+}
+
+/// Whether the worker is heard, does what it was last told, and has `replicas` and no more.
+fn is_as_wished(router: &Program, replicas: usize) -> bool {
+    let worker = &router.workers()[0];
+    let done = worker["generation"] == worker["desired_generation"];
+    worker["state"] == "connected"
+        && done
+        && in_rotation(router) == replicas
+        && router.executors().len() == replicas
+}
+
+#[test]
+fn a_worker_whose_messages_are_lost_late_doubled_swapped_and_torn_does_what_was_wished_in_the_end()
+{
+    let settings = "slo_ms = 20000\nmax_batch = 2\nreplicas = { min = 2, max = 2 }";
+    let setup = Setup::new().sleeper("pair", 5, settings);
+    let seed = 9;
+    let (mut router, door) = split::router(setup);
+    let relay = Relay::of_lines(&door, seed);
+    let mut worker = split::worker(&relay.address.to_string(), TOKEN, "alpha", TWO_GPUS);
+    worker.wait_word("worker ");
+    router.wait_word("ready");
+    let path = router.folder().path().join("sluice.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut ever = router.executors();
+    let mut clients: Vec<_> = (0..4).map(|_| router.client()).collect();
+
+    relay.be_wild(true);
+    let mut least = 2;
+    eventually("enough was spoiled, and all are served meanwhile", || {
+        least = 3 - least;
+        router.rewrite(&text.replace("min = 2, max = 2", &format!("min = {least}, max = {least}")));
+        assert_eq!(router.reload().status, 200, "seed {seed}");
+        for _ in 0..20 {
+            all_served(&mut clients, seed);
+        }
+        ever.extend(router.executors());
+        (relay.spoiled() >= ENOUGH).then_some(())
+    });
+    relay.be_wild(false);
+    relay.cut();
+    router.rewrite(&text);
+    assert_eq!(router.reload().status, 200, "seed {seed}");
+    eventually(&format!("seed {seed}: all is as it was, and all are served meanwhile"), || {
+        all_served(&mut clients, seed);
+        is_as_wished(&router, 2).then_some(())
+    });
+    let last = router.executors();
+    let left: Vec<u32> = ever.into_iter().filter(|pid| !last.contains(pid)).collect();
+    eventually(&format!("seed {seed}: no executor is left over"), || {
+        (!left.iter().any(|pid| process::is_alive(*pid))).then_some(())
+    });
+    let generations = relay.generations();
+    assert!(generations.is_sorted(), "seed {seed}: a generation went back: {generations:?}");
+    let metrics = router.metrics();
+    assert_eq!(metrics.ended_in_all("pair"), metrics.ended("pair", "served"), "seed {seed}");
+}
+
+/// A router that asks etcd through a relay, with a worker.
+fn beside_etcd(relay: &Relay) -> (Program, Program) {
+    let endpoint = format!("[etcd]\nendpoints = \"http://{}\"\nlease_s = 3", relay.address);
+    let settings = "slo_ms = 20000\nreplicas = { min = 1, max = 1 }";
+    let setup = Setup::new()
+        .sleeper("pair", 5, settings)
+        .tables("[loans]\nallow = [\"/bin/sh\"]")
+        .tables(&endpoint);
+    let (mut router, door) = split::router(setup);
+    let lends = format!("[loans]\nallow = [\"/bin/sh\"]\n{TWO_GPUS}");
+    let mut worker = split::worker(&door, TOKEN, "alpha", &lends);
+    worker.wait_word("worker ");
+    router.wait_word("ready");
+    (router, worker)
+}
+
+#[test]
+fn a_router_whose_talk_with_etcd_is_lost_late_and_cut_off_keeps_each_job_once_and_serves_on() {
+    let etcd = Etcd::start();
+    let seed = 5;
+    let relay = Relay::of_bytes(etcd.endpoint().trim_start_matches("http://"), seed);
+    let (router, _worker) = beside_etcd(&relay);
+    let mut clients = vec![router.client()];
+    let mut terms = Vec::new();
+    let mut look = || {
+        all_served(&mut clients, seed);
+        let lead = router.ask_admin("/admin/v1/state").json()["lead"].clone();
+        terms.extend(lead["term"].as_u64());
+    };
+    let job = json!({"argv": ["/bin/sh", "-c", "true"], "retries": 0});
+    let submit = |key: &str| {
+        let reply = post(&router, &job, &[("idempotency-key", key)]);
+        match reply.status {
+            200 | 201 => reply.json()["id"].as_u64(),
+            status => {
+                assert_eq!(status, 503, "seed {seed}: {}", reply.text());
+                None
+            }
+        }
+    };
+    relay.be_wild(true);
+    let mut ids = Vec::new();
+    for number in 0..6 {
+        let key = format!("key-{number}");
+        ids.push(eventually(&format!("seed {seed}: job {number} is kept"), || {
+            look();
+            submit(&key)
+        }));
+    }
+    eventually(&format!("seed {seed}: enough was spoiled"), || {
+        look();
+        (relay.spoiled() >= ENOUGH).then_some(())
+    });
+    relay.be_wild(false);
+    relay.cut();
+    for (number, id) in ids.iter().enumerate() {
+        let again = eventually(&format!("seed {seed}: all is well again"), || {
+            look();
+            submit(&format!("key-{number}"))
+        });
+        assert_eq!(again, *id, "seed {seed}: job {number} was kept twice");
+    }
+    let known = router.ask_admin("/admin/v1/jobs").json()["jobs"].as_array().unwrap().len();
+    assert_eq!(known, ids.len(), "seed {seed}");
+    assert!(terms.is_sorted(), "seed {seed}: a term went back: {terms:?}");
+}
