@@ -61,7 +61,11 @@ impl Door {
         if (200..300).contains(&page.status) {
             return Ok(page.body);
         }
-        Err(format!("{} said {}: {}", self.url, page.status, page.words()))
+        let hint = match page.status {
+            401 => "; --key-file or --key-env says where the key is",
+            _ => "",
+        };
+        Err(format!("{} said {}: {}{hint}", self.url, page.status, page.words()))
     }
 
     fn key(&self) -> Result<Option<String>, String> {

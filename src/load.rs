@@ -1,7 +1,6 @@
 //! `sluice load`: sends requests on a schedule and says how they ended.
 
 use std::{
-    error::Error,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -25,6 +24,8 @@ use loadtest::{
     scrape::Watch,
     table,
 };
+
+use crate::program::chain;
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -152,13 +153,7 @@ fn code(args: &Args) -> u8 {
     match attempt(args) {
         Ok(code) => code,
         Err(error) => {
-            let mut text = format!("sluice load: {error}");
-            let mut cause = error.source();
-            while let Some(inner) = cause {
-                text.push_str(&format!(": {inner}"));
-                cause = inner.source();
-            }
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = writeln!(std::io::stderr(), "sluice load: {}", chain(&error));
             if error.is_usage() { USAGE } else { FAILED }
         }
     }

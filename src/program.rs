@@ -81,10 +81,12 @@ fn open(index: usize, gpu: Gpu, run_dir: &Path) -> Open {
     }
 }
 
-/// An error and all its causes, in one line.
+/// An error and all its causes, in one line; what repeats the one before is left out.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 /// Says a line on stdout; a reader that went away is no reason to stop serving.
@@ -105,4 +107,19 @@ pub(crate) fn failed(why: &str) -> ExitCode {
 pub(crate) fn bad(why: &str) -> ExitCode {
     eprintln!("{why}");
     ExitCode::from(BAD_CONFIGURATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use wire::SendError;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_that_was_told_already_is_not_told_again() {
+        let broken = SendError::Broken(io::Error::other("it hung up"));
+        assert_eq!(chain(&broken), "no answer: it hung up");
+    }
 }

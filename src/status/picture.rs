@@ -29,7 +29,7 @@ pub(super) fn gpu(gpu: &GpuState, paint: Paint) -> String {
     let power = gpu.power_w.map_or_else(String::new, |watts| format!(", {watts:.0} W"));
     let heat = gpu.temperature_c.map_or_else(String::new, |celsius| format!(", {celsius} C"));
     let mut text = format!("{name} {kind}{power}{heat}\n");
-    if !gpu.slices.is_empty() {
+    if !gpu.slices.is_empty() || gpu.memory_slices > 0 && gpu.problem.is_none() {
         text += &format!("{profiles}\n{models}\n");
     }
     if let Some(problem) = &gpu.problem {

@@ -147,3 +147,16 @@ fn colours_take_no_room_and_are_off_without_a_terminal() {
     }
     assert_eq!(bare, plain);
 }
+
+#[test]
+fn a_gpu_that_is_not_cut_is_drawn_as_such_unless_it_has_a_problem() {
+    let drawn = |problem: Option<&str>| {
+        let mut state = state();
+        let gpu = &mut state.workers[0].gpus[0];
+        gpu.slices.clear();
+        gpu.problem = problem.map(str::to_owned);
+        text(&state, Paint::new(false))
+    };
+    assert!(drawn(None).contains("\n  | not cut  "), "{}", drawn(None));
+    assert!(!drawn(Some("no driver")).contains("not cut"));
+}

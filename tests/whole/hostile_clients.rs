@@ -269,9 +269,12 @@ const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// `POST http /v2/models/echo/infer` of `localhost`, as HPACK writes it.
 const ASKS: &[u8] = b"\x83\x86\x04\x15/v2/models/echo/infer\x01\x09localhost";
+/// `GET http /v2/models/echo` of `localhost`.
+const READS: &[u8] = b"\x82\x86\x04\x0f/v2/models/echo\x01\x09localhost";
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -316,6 +319,37 @@ fn http2_floods_of_frames_that_want_an_answer_are_held_up_or_hung_up_on() {
         siege.serves();
     }
     siege.held(64);
+}
+
+#[test]
+fn http2_answers_that_may_not_be_sent_are_bounded_by_the_streams_there_may_be() {
+    let mut siege = Siege::begin("");
+    for _ in 0..4 {
+        let mut stream = http2(siege.door());
+        // The first window of every stream: nothing.
+        stream.write_all(&frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\x00\x00")).unwrap();
+        let asks = |number: u32| frame(HEADERS, END_HEADERS | END_STREAM, number * 2 + 1, READS);
+        let refused = (0..20_000).find(|number| stream.write_all(&asks(*number)).is_err());
+        siege.serves();
+        assert!(refused.is_some() || reset_streams(&mut stream) > 10_000, "all were taken");
+    }
+    siege.held(64);
+}
+
+/// How many streams the peer has reset, as far as it has said anything.
+fn reset_streams(stream: &mut TcpStream) -> usize {
+    stream.set_read_timeout(Some(BLOCKED)).unwrap();
+    let (mut said, mut some) = (Vec::new(), [0; 1 << 16]);
+    while let Ok(count @ 1..) = stream.read(&mut some) {
+        said.extend_from_slice(&some[..count]);
+    }
+    let (mut resets, mut at) = (0, said.as_slice());
+    while let Some((head, rest)) = at.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        resets += usize::from(head[3] == RESET);
+        at = rest.get(length..).unwrap_or_default();
+    }
+    resets
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -17,7 +16,8 @@ use tokio::{
 use wire::{Reader, WireError};
 
 use crate::{
-    message::{self, Granted, Lease, Listed, Outcome, Ranged, Streamed, Transacted, Txn},
+    message::{self, Lease, Listed, Outcome, Txn},
+    read,
     watch::Watch,
 };
 
@@ -29,6 +29,8 @@ const MAX_QUOTE: usize = 300;
 const MAX_QUIET: usize = 4;
 /// Keys listed at once.
 const PAGE: u64 = 500;
+/// The most keys of one listing; routers write some ten thousand at most.
+const MOST_LISTED: usize = 100_000;
 
 /// Why etcd did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -108,50 +110,48 @@ impl Client {
         let mut from = prefix.as_bytes().to_vec();
         loop {
             let body = message::range(&from, prefix, listed.revision, PAGE);
-            let page: Ranged = self.ask("/v3/kv/range", &body).await?;
+            let page = self.ask("/v3/kv/range", &body, read::page).await?;
             if listed.revision == 0 {
-                listed.revision = page.header.revision;
+                listed.revision = page.revision;
             }
-            listed.pairs.extend(page.kvs.iter().filter_map(message::KeyValue::pair));
-            let last = listed.pairs.last().filter(|_| page.more);
-            let Some(last) = last else { return Ok(listed) };
-            from = last.key.as_bytes().to_vec();
-            from.push(0);
+            listed.pairs.extend(page.pairs);
+            let Some(rest) = page.rest else { return Ok(listed) };
+            if rest <= from {
+                return Err(EtcdError::Refused { words: "the listing goes back".to_owned() });
+            }
+            if listed.pairs.len() > MOST_LISTED {
+                return Err(EtcdError::Refused { words: format!("more than {MOST_LISTED} keys") });
+            }
+            from = rest;
         }
     }
 
     /// A new lease of at least `ttl`.
     pub async fn grant(&self, ttl: Duration) -> Result<Lease, EtcdError> {
         let body = serde_json::json!({"TTL": ttl.as_secs().max(1).to_string()});
-        let granted: Granted = self.ask("/v3/lease/grant", &body).await?;
-        Ok(Lease { id: granted.id, ttl: Duration::from_secs(granted.ttl_s) })
+        self.ask("/v3/lease/grant", &body, read::lease).await
     }
 
     /// Renews a lease; how long it lasts from now, or nothing if it is gone.
     pub async fn renew(&self, lease: u64) -> Result<Option<Duration>, EtcdError> {
         let body = serde_json::json!({"ID": lease.to_string()});
-        let renewed: Streamed<Granted> = self.ask("/v3/lease/keepalive", &body).await?;
-        let ttl_s = renewed.result.map_or(0, |renewed| renewed.ttl_s);
-        Ok((ttl_s > 0).then(|| Duration::from_secs(ttl_s)))
+        self.ask("/v3/lease/keepalive", &body, read::renewed).await
     }
 
     /// Ends a lease, and every key bound to it.
     pub async fn revoke(&self, lease: u64) -> Result<(), EtcdError> {
         let body = serde_json::json!({"ID": lease.to_string()});
-        let _: Value = self.ask("/v3/lease/revoke", &body).await?;
-        Ok(())
+        self.ask("/v3/lease/revoke", &body, read::done).await
     }
 
     /// Sets `key` for as long as the lease lasts.
     pub async fn put_leased(&self, key: &str, value: &str, lease: u64) -> Result<(), EtcdError> {
-        let _: Value = self.ask("/v3/kv/put", &message::put_leased(key, value, lease)).await?;
-        Ok(())
+        self.ask("/v3/kv/put", &message::put_leased(key, value, lease), read::done).await
     }
 
     /// Carries out `txn`, if its condition holds.
     pub async fn transact(&self, txn: &Txn) -> Result<Outcome, EtcdError> {
-        let done: Transacted = self.ask("/v3/kv/txn", &txn.body()).await?;
-        Ok(done.outcome())
+        self.ask("/v3/kv/txn", &txn.body(), read::outcome).await
     }
 
     /// Every change under `prefix` from revision `from` on.
@@ -176,20 +176,25 @@ impl Client {
         Err(self.unreachable(last))
     }
 
-    /// The answer of the first member that has one.
-    async fn ask<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, EtcdError> {
+    /// The answer of the first member that has one that `read` understands.
+    async fn ask<T>(
+        &self,
+        path: &str,
+        body: &Value,
+        read: fn(&[u8]) -> Result<T, serde_json::Error>,
+    ) -> Result<T, EtcdError> {
         let began = Instant::now();
         let request = request(path, body);
         let mut last = None;
         for member in self.turns() {
             let why = match timeout(self.patience, self.exchange(member, &request)).await {
-                Ok(Ok(answer)) => match serde_json::from_slice(&answer) {
-                    Ok(read) => {
+                Ok(Ok(answer)) => match read(&answer) {
+                    Ok(understood) => {
                         self.at.store(member, Ordering::Relaxed);
                         self.answered.fetch_add(1, Ordering::Relaxed);
                         let waited = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
                         self.waited_us.fetch_add(waited, Ordering::Relaxed);
-                        return Ok(read);
+                        return Ok(understood);
                     }
                     Err(error) => format!("what it says is not understood: {error}"),
                 },

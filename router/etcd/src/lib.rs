@@ -10,8 +10,10 @@
 mod base64;
 mod client;
 mod message;
+pub mod read;
 mod watch;
 
 pub use client::{Client, Counts, EtcdError};
 pub use message::{Lease, Listed, Outcome, Pair, Txn};
-pub use watch::{Event, Watch, WatchError};
+pub use read::Event;
+pub use watch::{Watch, WatchError};

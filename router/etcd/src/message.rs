@@ -1,9 +1,7 @@
-//! What is asked of etcd and what it answers, as JSON. 64-bit numbers are text there, and zeros and
-//! empty values are left out.
+//! What is asked of etcd, as JSON. 64-bit numbers are text there.
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::base64;
@@ -134,135 +132,14 @@ fn beyond(prefix: &str) -> Vec<u8> {
     end
 }
 
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Header {
-    #[serde(default, deserialize_with = "number")]
-    pub(crate) revision: u64,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct KeyValue {
-    key: String,
-    #[serde(default)]
-    value: String,
-    #[serde(default, deserialize_with = "number")]
-    create_revision: u64,
-    #[serde(default, deserialize_with = "number")]
-    pub(crate) mod_revision: u64,
-    #[serde(default, deserialize_with = "number")]
-    lease: u64,
-}
-
-impl KeyValue {
-    /// Nothing if the key or the value is not UTF-8, which no router writes.
-    pub(crate) fn pair(&self) -> Option<Pair> {
-        let plain = |text: &str| String::from_utf8(base64::decode(text)?).ok();
-        let (key, value) = (plain(&self.key)?, plain(&self.value)?);
-        Some(Pair { key, value, created: self.create_revision, lease: self.lease })
-    }
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Ranged {
-    #[serde(default)]
-    pub(crate) header: Header,
-    #[serde(default)]
-    pub(crate) kvs: Vec<KeyValue>,
-    #[serde(default)]
-    pub(crate) more: bool,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Transacted {
-    header: Header,
-    #[serde(default)]
-    succeeded: bool,
-    #[serde(default)]
-    responses: Vec<Response>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Response {
-    response_range: Option<Ranged>,
-}
-
-impl Transacted {
-    pub(crate) fn outcome(&self) -> Outcome {
-        let ranges = self.responses.iter().filter_map(|one| one.response_range.as_ref());
-        let found = ranges.flat_map(|range| &range.kvs).find_map(KeyValue::pair);
-        Outcome { held: self.succeeded, revision: self.header.revision, found }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Granted {
-    #[serde(rename = "ID", deserialize_with = "number")]
-    pub(crate) id: u64,
-    #[serde(rename = "TTL", default, deserialize_with = "number")]
-    pub(crate) ttl_s: u64,
-}
-
-/// A message of a stream.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Streamed<T> {
-    pub(crate) result: Option<T>,
-    pub(crate) error: Option<Value>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Watched {
-    #[serde(default)]
-    pub(crate) header: Header,
-    #[serde(default)]
-    pub(crate) created: bool,
-    #[serde(default)]
-    pub(crate) canceled: bool,
-    #[serde(default, deserialize_with = "number")]
-    pub(crate) compact_revision: u64,
-    #[serde(default)]
-    pub(crate) events: Vec<WatchedEvent>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct WatchedEvent {
-    #[serde(rename = "type", default)]
-    pub(crate) kind: String,
-    pub(crate) kv: KeyValue,
-}
-
-/// A number, which may be text.
-fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let value = Value::deserialize(from)?;
-    let read = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    read.ok_or_else(|| serde::de::Error::custom(format!("{value} is no number")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_transaction_that_held_not_tells_what_it_found() {
-        let answer = r#"{"header":{"revision":"12"},"responses":[{"response_range":{"header":{},
-            "kvs":[{"key":"L2w=","create_revision":"2","mod_revision":"2","version":"1",
-            "value":"bWU=","lease":"2324035411533699847"}],"count":"1"}}]}"#;
-        let read: Transacted = serde_json::from_str(answer).unwrap();
-        let (key, value) = ("/l".to_owned(), "me".to_owned());
-        let found = Some(Pair { key, value, created: 2, lease: 2_324_035_411_533_699_847 });
-        assert_eq!(read.outcome(), Outcome { held: false, revision: 12, found });
-    }
 
     #[test]
     fn the_end_of_a_prefix_is_after_all_its_keys_and_before_the_next() {
         let end = beyond("/sluice/");
         assert!("/sluice/\u{10ffff}".as_bytes() < end.as_slice());
         assert!(end.as_slice() <= b"/sluice0".as_slice());
-    }
-
-    #[test]
-    fn a_lease_that_is_gone_has_no_time_left() {
-        let gone: Streamed<Granted> =
-            serde_json::from_str(r#"{"result":{"header":{},"ID":"12345"}}"#).unwrap();
-        assert_eq!(gone.result.unwrap().ttl_s, 0);
     }
 }

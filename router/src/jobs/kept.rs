@@ -65,14 +65,14 @@ impl Kept {
                 Err(error) => {
                     tracing::error!(key, %error, "a kept record cannot be read; it is let be");
                     // Its number must not be given to another.
-                    self.next = self.next.max(super::number(key).unwrap_or(0) + 1);
+                    self.next = self.next.max(super::number(key).unwrap_or(0).saturating_add(1));
                 }
             }
         }
     }
 
     pub(super) fn take(&mut self, record: Record) {
-        self.next = self.next.max(record.id + 1);
+        self.next = self.next.max(record.id.saturating_add(1));
         if let Some(key) = &record.idempotency_key {
             self.by_key.insert(key.clone(), record.id);
         }

@@ -216,7 +216,7 @@ impl Jobs {
         for record in newest().filter(|record| !record.seats.is_empty()) {
             *match &record.stop {
                 None => &mut loans.lent,
-                Some(stop) if stop.by_ms + GRACE_MS >= now_ms => &mut loans.returning,
+                Some(stop) if stop.by_ms.saturating_add(GRACE_MS) >= now_ms => &mut loans.returning,
                 Some(_) => &mut loans.overdue,
             } += record.seats.len();
         }

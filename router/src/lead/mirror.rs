@@ -26,7 +26,7 @@ pub(super) async fn run(election: Arc<Election>) {
         wait = FIRST_WAIT;
         election.learn(&listed).await;
         tokio::select! {
-            () = follow(&election, listed.revision + 1) => {}
+            () = follow(&election, listed.revision.saturating_add(1)) => {}
             () = election.outdated.notified() => {}
         }
         sleep(FIRST_WAIT).await;

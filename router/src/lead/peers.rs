@@ -62,11 +62,11 @@ impl Load {
     /// This and `other` together.
     pub fn with(self, other: Self) -> Self {
         Self {
-            arrived: self.arrived + other.arrived,
-            late: self.late + other.late,
-            eligible: self.eligible + other.eligible,
-            within: self.within + other.within,
-            waiting: self.waiting + other.waiting,
+            arrived: self.arrived.saturating_add(other.arrived),
+            late: self.late.saturating_add(other.late),
+            eligible: self.eligible.saturating_add(other.eligible),
+            within: self.within.saturating_add(other.within),
+            waiting: self.waiting.saturating_add(other.waiting),
         }
     }
 
@@ -92,7 +92,7 @@ impl Peers {
     pub fn load(&self, model: &str) -> Load {
         let known = self.known.lock();
         let mine = known.routers.values().filter_map(|router| router.models.get(model));
-        let waiting = mine.map(|load| load.waiting).sum();
+        let waiting = mine.fold(0_u64, |all, load| all.saturating_add(load.waiting));
         Load { waiting, ..known.heard.get(model).copied().unwrap_or_default() }
     }
 
@@ -145,5 +145,15 @@ mod tests {
         assert_eq!(seen(&peers), (14, 1), "it has started anew");
         peers.forget("a");
         assert_eq!(seen(&peers), (14, 1), "what was asked for was asked for");
+    }
+
+    #[test]
+    fn a_router_that_says_it_was_asked_for_more_than_can_be_counted_is_borne() {
+        let peers = Peers::default();
+        for name in ["a", "b"] {
+            peers.hear(name, asked(0, 0));
+            peers.hear(name, asked(u64::MAX, u64::MAX));
+        }
+        assert_eq!((peers.load("m").arrived, peers.load("m").waiting), (u64::MAX, u64::MAX));
     }
 }

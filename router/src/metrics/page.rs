@@ -64,7 +64,8 @@ pub(super) enum Value<'a> {
 
 impl<'a> Sample<'a> {
     pub(super) fn number(labels: impl Into<Vec<&'a str>>, value: f64) -> Self {
-        Self { labels: labels.into(), value: Value::Number(value) }
+        // The sum of nothing is -0, which no counter is.
+        Self { labels: labels.into(), value: Value::Number(value + 0.0) }
     }
 
     pub(super) fn count(labels: impl Into<Vec<&'a str>>, count: u64) -> Self {

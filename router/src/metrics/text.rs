@@ -114,6 +114,7 @@ mod tests {
         );
         let bare = Spec { labels: &[], ..gauge };
         assert!(text(&bare, [Sample::count([], 3)]).ends_with("\na_seconds 3\n"));
+        assert!(text(&bare, [Sample::number([], -0.0)]).ends_with("\na_seconds 0\n"));
     }
 
     #[test]

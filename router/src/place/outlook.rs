@@ -124,7 +124,7 @@ fn provided(snapshot: &Snapshot, decision: &Decision, model: usize) -> Provided 
     let known = !snapshot.models[model].measured.is_empty();
     Provided {
         replicas: mine().count(),
-        capacity_rps: known.then(|| mine().map(|placed| placed.capacity_rps).sum()),
+        capacity_rps: known.then(|| mine().fold(0.0, |all, placed| all + placed.capacity_rps)),
     }
 }
 

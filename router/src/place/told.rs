@@ -184,7 +184,7 @@ impl Told<'_> {
         let each = self.config.models.iter().zip(self.forecasts).enumerate();
         each.map(|(index, (model, forecast))| {
             let mine = decision.target.placed.iter().filter(|placed| placed.model == index);
-            let capacity_rps: f64 = mine.map(|placed| placed.capacity_rps).sum();
+            let capacity_rps = mine.fold(0.0, |all, placed| all + placed.capacity_rps);
             let known = !snapshot.models[index].measured.is_empty();
             PlannedModel {
                 model: model.name.clone(),

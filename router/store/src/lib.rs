@@ -34,7 +34,10 @@ use std::{
 
 use serde_json::Value;
 
-pub use self::{commit::Change, open::Opened};
+pub use self::{
+    commit::Change,
+    open::{Found, Opened, read},
+};
 
 use self::{
     file::Files,

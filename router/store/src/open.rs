@@ -61,17 +61,20 @@ pub(crate) fn open(path: &Path, schema: &Schema, through: Through) -> Result<Ope
 }
 
 /// What a file says.
-struct Found {
-    version: u32,
-    records: Records,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Of its records.
+    pub version: u32,
+    /// All of them.
+    pub records: Records,
     /// Bytes up to the end of the last whole commit.
-    length: usize,
+    pub length: usize,
 }
 
-/// Reads all commits; or gives the number of a damaged line.
+/// What the bytes of a file say, or the number of a damaged line.
 ///
 /// Only what is written last can be cut off, so a bad line is forgiven if no good one follows.
-fn read(bytes: &[u8]) -> Result<Found, usize> {
+pub fn read(bytes: &[u8]) -> Result<Found, usize> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
     let (_, first) = lines.next().ok_or(1_usize)?;
     let version = first.strip_suffix(b"\n").and_then(line::version).ok_or(1_usize)?;

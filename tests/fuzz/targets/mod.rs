@@ -6,10 +6,12 @@
 
 mod answer;
 mod configuration;
+mod etcd;
 mod plan;
 mod profile;
 mod request;
 mod scenario;
+mod state;
 mod trace;
 mod worker;
 
@@ -26,7 +28,7 @@ pub(crate) struct Target {
 }
 
 /// Every reader.
-pub(crate) const TARGETS: [Target; 8] = [
+pub(crate) const TARGETS: [Target; 10] = [
     Target { name: "request", run: request::run, seeds: request::seeds },
     Target { name: "configuration", run: configuration::run, seeds: configuration::seeds },
     Target { name: "plan", run: plan::run, seeds: plan::seeds },
@@ -35,6 +37,8 @@ pub(crate) const TARGETS: [Target; 8] = [
     Target { name: "answer", run: answer::run, seeds: answer::seeds },
     Target { name: "profile", run: profile::run, seeds: profile::seeds },
     Target { name: "trace", run: trace::run, seeds: trace::seeds },
+    Target { name: "state", run: state::run, seeds: state::seeds },
+    Target { name: "etcd", run: etcd::run, seeds: etcd::seeds },
 ];
 
 /// The bytes of each file in a folder of the repository whose name ends in `ending`, by name.
