@@ -11,7 +11,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::link::{LinkError, Pulse};
 
+/// Made anew when little is left: answers hold on to what was read, so it cannot be used again.
 const ROOM: usize = 64 * 1024;
+const LITTLE: usize = 4 * 1024;
 
 /// Frames from an executor, each read into a buffer that its body then shares.
 pub(super) struct Frames<R> {
@@ -41,7 +43,9 @@ impl<R: AsyncRead + Unpin> Frames<R> {
     async fn fill(&mut self, wanted: usize) -> io::Result<()> {
         while self.buffer.len() < wanted {
             let missing = wanted - self.buffer.len();
-            self.buffer.reserve(missing.max(ROOM));
+            if self.buffer.capacity() - self.buffer.len() < missing.max(LITTLE) {
+                self.buffer.reserve(missing.max(ROOM));
+            }
             let read = self.from.read_buf(&mut self.buffer).await?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
