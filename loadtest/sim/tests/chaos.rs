@@ -1,7 +1,8 @@
 //! Whatever happens, every request ends exactly once and no replica is asked too much.
 //!
-//! Replicas come, drain, die, hang, fail and blame requests; callers leave; requests differ in rows, class,
-//! tenant, deadline and shape. The machine is checked after every event. A failure names its seed.
+//! Replicas come, drain, die, hang, fail and blame requests; callers leave; requests differ in rows,
+//! class, tenant, deadline and shape. The machine is checked after every event. A failure names its
+//! seed.
 
 use std::time::Duration;
 
@@ -55,7 +56,6 @@ struct World {
 /// What happened, to show that the dice reach every corner.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    batches: u64,
     sent_ahead: u64,
     called_off: u64,
     failed: u64,
@@ -295,7 +295,6 @@ impl World {
         assert!(self.alive.contains(&id), "seed {seed}: sent to replica {id}, which is gone");
         let there = self.sent.iter().filter(|sent| sent.batch.replica == id).count();
         assert!(there < 2, "seed {seed}: a third batch for replica {id}");
-        self.seen.batches += 1;
         self.seen.sent_ahead += there as u64;
         let members = batch.requests.iter().map(|id| self.requests[*id as usize]);
         let rows: u32 = members.clone().map(|request| request.rows).sum();
@@ -373,13 +372,13 @@ impl World {
 
 #[test]
 fn every_request_ends_exactly_once_whatever_happens() {
-    let mut least = [u64::MAX; RULES as usize];
+    let mut served = [0; RULES as usize];
     let (mut sent_ahead, mut called_off, mut failed, mut deaths) = (0, 0, 0, 0);
     let (mut retried, mut given_up) = (0, 0);
     for seed in 0..SEEDS {
         let seen = World::new(seed).run();
         let rule = (seed % RULES) as usize;
-        least[rule] = least[rule].min(seen.batches).min(seen.served);
+        served[rule] += seen.served;
         sent_ahead += seen.sent_ahead;
         called_off += seen.called_off;
         failed += seen.failed;
@@ -387,7 +386,7 @@ fn every_request_ends_exactly_once_whatever_happens() {
         retried += seen.retried;
         given_up += seen.given_up;
     }
-    assert!(least.iter().all(|least| *least > 0), "a rule sent nothing: {least:?}");
+    assert!(served.iter().all(|served| *served > 1_000), "a rule served few: {served:?}");
     assert!(sent_ahead > 1_000 && called_off > 20, "{sent_ahead} {called_off}");
     assert!(failed > 200 && deaths > 100, "{failed} {deaths}");
     assert!(retried > 100 && given_up > 20, "{retried} {given_up}");

@@ -4,7 +4,7 @@ mod files;
 mod talk;
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -203,7 +203,14 @@ impl Keeper {
             }
             // One at work goes on, though its GPU may not be readable at the moment.
             let _lease = leased.ok().flatten();
-            if let Ok(stream) = UnixStream::connect(&control).await {
+            let found = match UnixStream::connect(&control).await {
+                // Its keeper has just begun, and listens in a moment.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    timeout(LAST_WORDS, connect(&control)).await.ok()
+                }
+                found => found.ok(),
+            };
+            if let Some(stream) = found {
                 tracing::info!(rank = self.spec.name(), "rank found at work");
                 self.attend(stream).await;
             }
@@ -312,8 +319,10 @@ impl Keeper {
         let spec = &self.spec;
         let mut over = false;
         if let Some(mut process) = process {
-            // It has hung up and ends at once, unless it was killed, which is as well.
-            over = timeout(LAST_WORDS, process.wait()).await.is_ok();
+            // It has hung up and ends at once, unless it was killed, which is as well. One that says
+            // it failed may have come second, after a keeper that has yet to write its last words.
+            let ended = timeout(LAST_WORDS, process.wait()).await;
+            over = ended.is_ok_and(|status| !status.is_ok_and(|status| status.code() == Some(1)));
         }
         let written = async {
             loop {
