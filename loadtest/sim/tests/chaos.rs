@@ -389,5 +389,5 @@ fn every_request_ends_exactly_once_whatever_happens() {
     assert!(served.iter().all(|served| *served > 1_000), "a rule served few: {served:?}");
     assert!(sent_ahead > 1_000 && called_off > 20, "{sent_ahead} {called_off}");
     assert!(failed > 200 && deaths > 100, "{failed} {deaths}");
-    assert!(retried > 100 && given_up > 20, "{retried} {given_up}");
+    assert!(retried > 50 && given_up > 20, "{retried} {given_up}");
 }
