@@ -12,6 +12,7 @@ mod state;
 mod tally;
 mod ticket;
 mod traced;
+mod view;
 
 use std::{
     io,
@@ -39,8 +40,8 @@ use self::{
 pub use self::{
     process::Process,
     shared::Caller,
-    state::{Limit, SetBy, View},
     ticket::Ticket,
+    view::{Limit, SetBy, View},
 };
 use crate::{
     alarm::Alarm,
