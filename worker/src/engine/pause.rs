@@ -15,12 +15,12 @@ const SPIN: Duration = Duration::from_micros(30);
 
 /// Blocks the thread until `moment`.
 pub(crate) fn until(moment: Instant) {
-    least_slack();
     loop {
         let left = moment.saturating_duration_since(clock::now());
         if left <= SPIN {
             break;
         }
+        least_slack();
         let Ok(request) = Timespec::try_from(left - SPIN) else { break };
         match nanosleep(&request) {
             NanosleepRelativeResult::Ok | NanosleepRelativeResult::Interrupted(_) => {}

@@ -1,5 +1,8 @@
 //! The one stream of execution of this process: batches of all its models run one at a time, in the
 //! order they came, so that models that share a slice take turns.
+//!
+//! Batches are run by a thread of their own, so that whoever reads them can go on reading. A brief
+//! one is over sooner than that thread has woken up, and is run by the thread that read it.
 
 use std::{
     collections::VecDeque,
@@ -20,6 +23,9 @@ use crate::{clock, engine::Pace, signature::Refusal};
 /// The most batches a replica has of one router at once: one running, and one so that it need not
 /// wait for the next.
 const MAX_BATCHES: usize = 2;
+
+/// Batches that take no longer are brief. Nothing is read meanwhile, pings neither.
+const BRIEF: Duration = Duration::from_millis(1);
 
 /// A batch, who runs it and whom to answer.
 pub(super) struct Job {
@@ -61,9 +67,9 @@ impl Rejected {
 #[derive(Default)]
 pub(super) struct Lane {
     queue: Mutex<Queue>,
-    /// A batch has come.
-    came: Condvar,
-    /// A batch has ended, or a replica was closed.
+    /// There is a batch to run, and nobody who runs one.
+    due: Condvar,
+    /// Something happened that a replica's own thread waits for.
     settled: Condvar,
     /// Held for every run, of a batch or to warm a model. Fair, or one could starve the other.
     device: FairMutex<()>,
@@ -111,8 +117,9 @@ impl Lane {
         result
     }
 
-    /// Queues a batch.
-    pub(super) fn push(&self, job: Job) -> Result<(), Rejected> {
+    /// Queues a batch; a brief one, if nothing else is to be done, is given back to be
+    /// [run](Self::run) at once.
+    pub(super) fn push(&self, job: Job) -> Result<Option<Job>, Rejected> {
         let replica = job.replica.id();
         job.replica.check(&job.batch).ok_or(Rejected::NotReady { replica })??;
         let mut queue = self.queue.lock();
@@ -123,10 +130,17 @@ impl Lane {
         if queue.of(replica).filter(|from| *from == link).count() >= MAX_BATCHES {
             return Err(Rejected::Full { replica });
         }
+        let idle = queue.running.is_none() && queue.waiting.is_empty();
+        if idle && job.replica.last_took().is_some_and(|took| took <= BRIEF) {
+            queue.running = Some((replica, link));
+            return Ok(Some(job));
+        }
         queue.waiting.push_back(job);
         drop(queue);
-        self.came.notify_one();
-        Ok(())
+        if idle {
+            self.due.notify_one();
+        }
+        Ok(None)
     }
 
     /// Takes back a batch that has not started.
@@ -189,16 +203,31 @@ impl Lane {
     /// Runs batches on this thread, for ever.
     pub(super) fn work(&self) {
         loop {
-            let job = self.next();
-            let (waited, ended) = self.turn(|| {
-                let waited_us = clock::micros(clock::now() - job.arrived);
-                (waited_us, job.replica.run(&job.batch, &job.body))
-            });
-            // Before the reply, or a router that answers it with a batch might find no room.
-            self.queue.lock().running = None;
-            let (outcome, facts, body) = ended;
-            let facts = Facts { waited_us: waited, ..facts };
-            job.from.reply(Reply { batch: job.batch.id, outcome, facts }, &body);
+            self.run(&self.next());
+        }
+    }
+
+    /// Runs the batch whose turn it is, and answers it.
+    pub(super) fn run(&self, job: &Job) {
+        let (waited, ended) = self.turn(|| {
+            let waited_us = clock::micros(clock::now() - job.arrived);
+            (waited_us, job.replica.run(&job.batch, &job.body))
+        });
+        // Before the reply, or a router that answers it with a batch might find no room.
+        let mut queue = self.queue.lock();
+        queue.running = None;
+        let more = !queue.waiting.is_empty();
+        drop(queue);
+        if more {
+            self.due.notify_one();
+        }
+        let (outcome, facts, body) = ended;
+        let facts = Facts { waited_us: waited, ..facts };
+        job.from.reply(Reply { batch: job.batch.id, outcome, facts }, &body);
+        // Replicas that go on serving wait for nothing: to wake them for each batch would cost more
+        // than the batch.
+        if job.replica.is_closed() || !job.replica.is_ready() {
+            let _queue = self.queue.lock();
             self.settled.notify_all();
         }
     }
@@ -206,11 +235,13 @@ impl Lane {
     fn next(&self) -> Job {
         let mut queue = self.queue.lock();
         loop {
-            if let Some(job) = queue.waiting.pop_front() {
+            if queue.running.is_none()
+                && let Some(job) = queue.waiting.pop_front()
+            {
                 queue.running = Some((job.replica.id(), job.from.id()));
                 return job;
             }
-            self.came.wait(&mut queue);
+            self.due.wait(&mut queue);
         }
     }
 }

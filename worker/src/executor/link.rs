@@ -226,7 +226,13 @@ fn take(link: &Arc<Link>, batch: Batch, body: Bytes, executor: &Executor) {
     let rejected = match executor.replica(batch.replica) {
         Some(replica) => {
             let (arrived, from) = (clock::now(), Arc::clone(link));
-            executor.lane.push(Job { replica, batch, body, arrived, from }).err()
+            match executor.lane.push(Job { replica, batch, body, arrived, from }) {
+                Ok(at_once) => {
+                    at_once.inspect(|job| executor.lane.run(job));
+                    None
+                }
+                Err(rejected) => Some(rejected),
+            }
         }
         None => Some(Rejected::Unknown { replica: batch.replica }),
     };

@@ -5,8 +5,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -34,13 +35,19 @@ pub(super) struct Replica {
     /// Of an engine that only pretends to work.
     pace: OnceLock<Pace>,
     closed: AtomicBool,
+    /// Microseconds that the last batch took.
+    last_us: AtomicU64,
 }
+
+/// No batch has been run.
+const NEVER: u64 = u64::MAX;
 
 impl Replica {
     /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
         let (ready, model, pace) = (RwLock::default(), Mutex::default(), OnceLock::new());
-        Self { id, ready, model, pace, closed: AtomicBool::new(false) }
+        let (closed, last_us) = (AtomicBool::new(false), AtomicU64::new(NEVER));
+        Self { id, ready, model, pace, closed, last_us }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -86,6 +93,7 @@ impl Replica {
     /// Runs a batch.
     pub(super) fn run(&self, batch: &Batch, body: &Bytes) -> (Outcome, Facts, Vec<Bytes>) {
         let mut model = self.model.lock();
+        let began = clock::now();
         let result = match &mut *model {
             Model::Here(engine) => {
                 let run = AssertUnwindSafe(|| engine.run(batch, body));
@@ -98,7 +106,19 @@ impl Replica {
         if let Err(RunError::Lost(lost)) = &result {
             self.lose(&mut model, lost);
         }
+        self.note_time(clock::now() - began);
         ending(batch, result)
+    }
+
+    /// Remembers how long a batch took.
+    pub(super) fn note_time(&self, took: Duration) {
+        self.last_us.store(clock::micros(took), Ordering::Relaxed);
+    }
+
+    /// How long its last batch took, if there was one.
+    pub(super) fn last_took(&self) -> Option<Duration> {
+        let micros = self.last_us.load(Ordering::Relaxed);
+        (micros != NEVER).then(|| Duration::from_micros(micros))
     }
 
     /// Whether its model is still there.

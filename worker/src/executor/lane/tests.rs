@@ -87,11 +87,20 @@ impl Bench {
     }
 
     fn push(&self, id: u64) -> Result<(), Rejected> {
-        self.lane.push(job(&self.replicas[0], id, 1, &self.link))
+        self.bring(job(&self.replicas[0], id, 1, &self.link))
     }
 
     fn push_other(&self, id: u64) -> Result<(), Rejected> {
-        self.lane.push(job(&self.replicas[1], id, 1, &self.link))
+        self.bring(job(&self.replicas[1], id, 1, &self.link))
+    }
+
+    /// Brings a batch as a connection does, but does not wait for one to be run at once.
+    fn bring(&self, job: Job) -> Result<(), Rejected> {
+        if let Some(job) = self.lane.push(job)? {
+            let lane = Arc::clone(&self.lane);
+            thread::spawn(move || lane.run(&job));
+        }
+        Ok(())
     }
 
     fn reply(&mut self) -> Reply {
@@ -157,6 +166,40 @@ fn one_batch_runs_one_waits_and_a_third_is_rejected() {
 }
 
 #[test]
+fn a_batch_is_run_by_who_brings_it_only_if_it_is_brief_and_nothing_else_is_to_be_done() {
+    let mut bench = Bench::new();
+    let [replica, other] = bench.replicas.clone();
+    let brief = |id| job(&replica, id, 1, &bench.link);
+    replica.note_time(BRIEF);
+    let first = bench.lane.push(brief(1)).unwrap().expect("it is brief, and the lane idle");
+    assert!(bench.lane.push(brief(2)).unwrap().is_none(), "another runs");
+    bench.verdicts.send(Verdict::Answer).unwrap();
+    bench.lane.run(&first);
+    assert_eq!(bench.started.recv().unwrap(), 1);
+    assert_eq!(bench.started.recv().unwrap(), 2, "what waited is run by the lane");
+
+    other.note_time(BRIEF + Duration::from_micros(1));
+    bench.verdicts.send(Verdict::Answer).unwrap();
+    assert_eq!([bench.reply().batch, bench.reply().batch], [1, 2]);
+    assert!(bench.lane.push(job(&other, 3, 1, &bench.link)).unwrap().is_none(), "it is long");
+}
+
+#[test]
+fn a_replica_closed_while_its_brief_batch_runs_is_drained_when_that_ends() {
+    let mut bench = Bench::new();
+    let replica = Arc::clone(&bench.replicas[0]);
+    replica.note_time(BRIEF);
+    let brief = bench.lane.push(job(&replica, 1, 1, &bench.link)).unwrap().unwrap();
+    bench.lane.close(&replica);
+    let lane = Arc::clone(&bench.lane);
+    let drained = thread::spawn(move || lane.wait_drained(&replica));
+    bench.verdicts.send(Verdict::Answer).unwrap();
+    bench.lane.run(&brief);
+    assert_eq!(bench.reply().batch, 1);
+    drained.join().unwrap();
+}
+
+#[test]
 fn a_router_has_its_batches_whatever_another_has() {
     let bench = Bench::new();
     bench.push(1).unwrap();
@@ -165,9 +208,9 @@ fn a_router_has_its_batches_whatever_another_has() {
     let (ours, _client) = UnixStream::pair().unwrap();
     let other = Arc::new(Link::new(2, Stream::Unix(ours)));
     for id in [1, 2] {
-        bench.lane.push(job(&bench.replicas[0], id, 1, &other)).unwrap();
+        bench.bring(job(&bench.replicas[0], id, 1, &other)).unwrap();
     }
-    let rejected = bench.lane.push(job(&bench.replicas[0], 3, 1, &other)).unwrap_err();
+    let rejected = bench.bring(job(&bench.replicas[0], 3, 1, &other)).unwrap_err();
     assert!(matches!(rejected, Rejected::Full { replica: 7 }), "{rejected}");
 }
 
@@ -222,7 +265,7 @@ fn a_panic_is_the_replicas_fault_and_it_lives_on() {
 #[test]
 fn a_batch_the_model_cannot_take_is_the_requests_fault_and_never_runs() {
     let bench = Bench::new();
-    let rejected = bench.lane.push(job(&bench.replicas[0], 1, 5, &bench.link)).unwrap_err();
+    let rejected = bench.bring(job(&bench.replicas[0], 1, 5, &bench.link)).unwrap_err();
     assert_eq!(rejected.blame(), Blame::Request);
     assert_eq!(rejected.to_string(), "the batch has 5 rows, the replica takes 4");
 }
@@ -261,7 +304,7 @@ fn batches_of_two_models_run_one_at_a_time_in_the_order_they_came() {
 fn a_replica_that_is_not_warm_takes_nothing() {
     let bench = Bench::new();
     let cold = Arc::new(Replica::new(9));
-    let rejected = bench.lane.push(job(&cold, 1, 1, &bench.link)).unwrap_err();
+    let rejected = bench.bring(job(&cold, 1, 1, &bench.link)).unwrap_err();
     assert!(matches!(rejected, Rejected::NotReady { replica: 9 }), "{rejected}");
 }
 
