@@ -156,8 +156,21 @@ impl Dispatch {
         self.demand.per_second(Kind::All, now)
     }
 
-    /// A request has come. Refused at once if it would finish late.
+    /// A request has come, and nothing else. Refused at once if it would finish late.
     pub fn arrive(
+        &mut self,
+        arrival: Arrival,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        self.enter(arrival, now, effects)?;
+        self.tick(now, effects);
+        Ok(())
+    }
+
+    /// One of several requests has come. Refused at once if it would finish late, else it waits for
+    /// the [tick](Self::tick) that is owed once all of them were told: they may then share a batch.
+    pub fn enter(
         &mut self,
         arrival: Arrival,
         now: Moment,
@@ -184,7 +197,6 @@ impl Dispatch {
         }
         admitted?;
         self.lanes.insert(arrival.key as usize, waiting);
-        self.pump(now, effects);
         Ok(())
     }
 

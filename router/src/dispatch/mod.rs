@@ -30,7 +30,10 @@ use policy::{
     moment::Moment,
 };
 use protocol::Reply;
-use tokio::{sync::oneshot, task::AbortHandle};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::{AbortHandle, yield_now},
+};
 
 use self::{
     process::Passing,
@@ -62,9 +65,11 @@ pub struct Dispatcher {
     name: String,
     clock: Clock,
     alarm: Alarm,
+    /// Requests came that no batch was formed of yet.
+    came: Notify,
     metrics: ModelMetrics,
     state: Mutex<State>,
-    time: OnceLock<AbortHandle>,
+    tasks: OnceLock<[AbortHandle; 2]>,
     /// Milliseconds that a replica takes to load.
     loads_in_ms: AtomicU64,
 }
@@ -106,21 +111,21 @@ impl Dispatcher {
             name: model.name.clone(),
             clock,
             alarm: Alarm::new()?,
+            came: Notify::new(),
             metrics: ModelMetrics::default(),
             state: Mutex::new(State::new(machine, model.slo)),
-            time: OnceLock::new(),
+            tasks: OnceLock::new(),
             loads_in_ms: AtomicU64::new(0),
         });
         let time = tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
-        dispatcher.time.get_or_init(|| time.abort_handle());
+        let gathering = tokio::spawn(Self::gather(Arc::clone(&dispatcher)));
+        dispatcher.tasks.get_or_init(|| [time.abort_handle(), gathering.abort_handle()]);
         Ok(dispatcher)
     }
 
-    /// Ends its timer, when there is nobody left who could ask it anything.
+    /// Ends its tasks, when there is nobody left who could ask it anything.
     pub fn close(&self) {
-        if let Some(time) = self.time.get() {
-            time.abort();
-        }
+        self.tasks.get().into_iter().flatten().for_each(AbortHandle::abort);
     }
 
     /// Has those who find no replica come back after this time.
@@ -175,7 +180,7 @@ impl Dispatcher {
             config::Class::Batch => Class::Batch,
         };
         let arrival = Arrival { id, key, deadline, rows: job.rows, tenant: job.tenant, class };
-        let admitted = state.arrive(arrival, now);
+        let admitted = state.enter(arrival, now);
         self.carry_out(&mut state, now);
         if let Err(why) = admitted {
             state.release(id);
@@ -185,6 +190,7 @@ impl Dispatcher {
             return Err(error);
         }
         Self::let_go(state);
+        self.came.notify_one();
         Ok(Ticket::new(Arc::clone(self), id, key, deadline, receiver))
     }
 
@@ -364,12 +370,27 @@ impl Dispatcher {
                 tracing::error!(model = self.name, %error, "the dispatch timer failed");
                 return;
             }
-            let now = self.clock.now();
-            let mut state = self.state.lock();
-            state.tick(now);
-            self.carry_out(&mut state, now);
-            Self::let_go(state);
+            self.tick();
         }
+    }
+
+    /// Ticks the machine once all requests that came together were told to it: a batch formed for
+    /// the first of them would leave the others behind. The runtime sees to other tasks a bounded
+    /// number of times before it comes back here.
+    async fn gather(self: Arc<Self>) {
+        loop {
+            self.came.notified().await;
+            yield_now().await;
+            self.tick();
+        }
+    }
+
+    fn tick(&self) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.tick(now);
+        self.carry_out(&mut state, now);
+        Self::let_go(state);
     }
 
     /// Ends an event: those who share a process with what it did hear of it without the lock.

@@ -159,8 +159,8 @@ impl State {
         self.pending.get(place).filter(|pending| pending.id == id).map(|_| place)
     }
 
-    pub(super) fn arrive(&mut self, arrival: Arrival, now: Moment) -> Result<(), Refusal> {
-        self.machine.arrive(arrival, now, &mut self.effects)
+    pub(super) fn enter(&mut self, arrival: Arrival, now: Moment) -> Result<(), Refusal> {
+        self.machine.enter(arrival, now, &mut self.effects)
     }
 
     pub(super) fn cancel(&mut self, id: u64, key: u32, deadline: Moment) {

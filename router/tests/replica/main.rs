@@ -9,4 +9,5 @@ mod lies;
 mod messages;
 mod partition;
 mod stack;
+mod together;
 mod turns;

@@ -158,6 +158,23 @@ impl Rig {
 }
 
 #[test]
+fn requests_that_come_together_share_a_batch() {
+    let mut rig = Rig::new(settings(32), EarlyDrop);
+    rig.add(0, &slow(32));
+    let mut effects = Vec::new();
+    for id in 1..=3 {
+        let (deadline, class) = (at(50), Class::Interactive);
+        let arrival = Arrival { id, key: 0, deadline, rows: 1, tenant: 0, class };
+        rig.machine.enter(arrival, rig.now, &mut effects).unwrap();
+        assert!(effects.is_empty(), "request {id} was not waited for: {effects:?}");
+    }
+    rig.machine.tick(rig.now, &mut effects);
+    rig.note(effects);
+    assert_eq!(rig.sent.len(), 1);
+    assert_eq!(rig.sent[0].requests, [1, 2, 3]);
+}
+
+#[test]
 fn ask_2_waiting_for_company_counts_from_arrival_not_from_when_the_replica_is_free() {
     let mut rig = Rig::new(settings(8), Timeout { batch: 8, delay: ms(15) });
     rig.add(0, &slow(8));
