@@ -13,6 +13,7 @@ mod faults;
 mod fleet;
 mod folder;
 mod ha;
+mod ha_names;
 mod ha_orders;
 mod hangs;
 mod hangups;
