@@ -5,6 +5,7 @@
 mod bad_input;
 mod client;
 mod command_line;
+mod control;
 mod drain;
 mod endpoints;
 mod etcd;
