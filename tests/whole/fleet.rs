@@ -7,13 +7,10 @@ use crate::{
     folder::Folder,
     process,
     program::Program,
-    setup::Setup,
+    setup::{Setup, TWO_GPUS},
     split::{self, Split, TOKEN},
     wait::eventually,
 };
-
-const TWO_GPUS: &str =
-    "[[worker]]\ngpu = \"simulated:A100-80GB\"\n[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 
 fn pair() -> Setup {
     let settings = "slo_ms = 20000\nmax_batch = 2\nreplicas = { min = 2, max = 2 }";

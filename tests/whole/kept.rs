@@ -12,12 +12,10 @@ use serde_json::Value;
 use crate::{
     program::{Program, ROOT},
     scarce::limit,
-    setup::Setup,
+    setup::{ONE_GPU, Setup},
     split::{self, Split, TOKEN},
     wait::eventually,
 };
-
-const ONE_GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 
 fn setup() -> Setup {
     Setup::new().digits("slo_ms = 500\nmax_batch = 4").router("state_dir = \"state\"")

@@ -8,14 +8,11 @@ use crate::{
     process,
     program::Program,
     relay::Relay,
-    setup::Setup,
+    setup::{Setup, TWO_GPUS},
     split::{self, TOKEN},
     training::post,
     wait::eventually,
 };
-
-const TWO_GPUS: &str =
-    "[[worker]]\ngpu = \"simulated:A100-80GB\"\n[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 
 /// Lines that must have been spoiled for the test to have tried something.
 const ENOUGH: u64 = 25;
