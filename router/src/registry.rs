@@ -331,7 +331,11 @@ impl Backend for Registry {
                 Availability::Unavailable { reason } => Some(reason),
             },
         };
-        self.models.load().iter().map(check).collect()
+        let mut checks: Vec<Check> = self.models.load().iter().map(check).collect();
+        if let Some(problem) = self.standing().name_taken() {
+            checks.push(Check { name: "own name".to_owned(), problem });
+        }
+        checks
     }
 
     fn refused(&self, model: Option<&Model>, error: &InferError) {

@@ -9,6 +9,19 @@ use serde_json::{Value, json};
 
 use crate::wait::PATIENCE;
 
+/// Asks the model `pair` on every connection at once, each `round` something else, and expects every
+/// answer.
+#[track_caller]
+pub(crate) fn all_served(clients: &mut [Client], round: u64) {
+    let data = |index: usize| count_from((round * 100 + index as u64) as f32, 1);
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.send_infer("pair", &Body::json(&data(index)));
+    }
+    for (index, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.receive().numbers(), data(index), "round {round}, client {index}");
+    }
+}
+
 /// Where the JSON of a body ends and its tensors begin.
 pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 

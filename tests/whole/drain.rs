@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{
     client::{Body, Client, count_from},
@@ -100,4 +100,22 @@ fn a_signal_before_the_models_are_warm_ends_it_in_order() {
     program.signal(Signal::TERM);
     let (code, log) = program.wait_end();
     assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn an_orderly_stop_gives_no_reason_to_worry() {
+    for (signal, kept) in [(Signal::TERM, ""), (Signal::INT, "state_dir = \"state\"")] {
+        let mut program = Setup::new()
+            .router(&format!("drain_delay_s = 0\n{kept}"))
+            .sleeper("m", 5, "slo_ms = 20000\nreplicas = { min = 2, max = 2 }")
+            .gpus(2)
+            .start();
+        assert_eq!(program.client().infer("m", &Body::row()).status, 200);
+        // As a terminal does, which tells all that was started there.
+        kill_process_group(Pid::from_raw(program.pid().cast_signed()).unwrap(), signal).unwrap();
+        let (code, log) = program.wait_end();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(!log.contains("\"WARN\"") && !log.contains("\"ERROR\""), "{log}");
+        assert!(log.contains("\"drained\""), "{log}");
+    }
 }

@@ -4,24 +4,12 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
-    client::{Body, Client, count_from},
+    client::{Body, all_served, count_from},
     process,
     program::Program,
     setup::Setup,
     wait::eventually,
 };
-
-/// Asks on every connection at once, and expects every answer.
-#[track_caller]
-fn all_served(clients: &mut [Client], round: usize) {
-    let data = |index: usize| count_from((round * 100 + index) as f32, 1);
-    for (index, client) in clients.iter_mut().enumerate() {
-        client.send_infer("pair", &Body::json(&data(index)));
-    }
-    for (index, client) in clients.iter_mut().enumerate() {
-        assert_eq!(client.receive().numbers(), data(index), "round {round}, client {index}");
-    }
-}
 
 /// Whether the slice's executor has been started again and its replicas are warm.
 fn is_back(slice: &Value, restarts: u64) -> bool {
@@ -41,16 +29,13 @@ fn requests_on_an_executor_that_hangs_are_answered_by_another_long_before_their_
     // It hangs for as long as it takes, which may be no shorter than their deadline.
     let mut clients: Vec<_> = (0..4).map(|_| program.client()).collect();
     all_served(&mut clients, 0);
-    eventually("it is out of rotation", || {
-        let limits = program.state("pair")["dispatch"]["limits"].as_array()?.len();
-        (limits == 1).then_some(())
-    });
+    eventually("it is out of rotation", || (program.in_rotation("pair") == 1).then_some(()));
     all_served(&mut clients, 1);
     assert!(program.log().contains("the executor was silent"), "{}", program.log());
     process::signal(hung, Signal::CONT);
     eventually("it is back, and the same", || {
-        let limits = program.state("pair")["dispatch"]["limits"].as_array()?.len();
-        (limits == 2 && program.executors().contains(&hung)).then_some(())
+        let back = program.in_rotation("pair") == 2 && program.executors().contains(&hung);
+        back.then_some(())
     });
 }
 
@@ -90,9 +75,7 @@ fn no_request_fails_when_one_of_two_executors_is_killed_and_it_comes_back() {
         assert_ne!(program.executors()[victim], pid);
         ever.extend(program.executors());
     }
-    eventually("both are in rotation", || {
-        (program.state("pair")["dispatch"]["limits"].as_array().unwrap().len() == 2).then_some(())
-    });
+    eventually("both are in rotation", || (program.in_rotation("pair") == 2).then_some(()));
     let metrics = program.metrics();
     assert_eq!(metrics.ended_in_all("pair"), metrics.ended("pair", "served"));
     program.signal(Signal::TERM);

@@ -3,41 +3,22 @@
 use rustix::process::Signal;
 
 use crate::{
-    client::{Body, Client, count_from},
+    client::{Body, Client, all_served, count_from},
     folder::Folder,
     process,
     program::Program,
-    setup::Setup,
+    setup::{Setup, TWO_GPUS},
     split::{self, Split, TOKEN},
     wait::eventually,
 };
-
-const TWO_GPUS: &str =
-    "[[worker]]\ngpu = \"simulated:A100-80GB\"\n[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 
 fn pair() -> Setup {
     let settings = "slo_ms = 20000\nmax_batch = 2\nreplicas = { min = 2, max = 2 }";
     Setup::new().sleeper("pair", 10, settings)
 }
 
-/// Asks on every connection at once, and expects every answer.
-#[track_caller]
-fn all_served(clients: &mut [Client], seed: usize) {
-    let data = |index: usize| count_from((seed * 100 + index) as f32, 1);
-    for (index, client) in clients.iter_mut().enumerate() {
-        client.send_infer("pair", &Body::json(&data(index)));
-    }
-    for (index, client) in clients.iter_mut().enumerate() {
-        assert_eq!(client.receive().numbers(), data(index), "round {seed}, client {index}");
-    }
-}
-
 fn clients(program: &Program) -> Vec<Client> {
     (0..4).map(|_| program.client()).collect()
-}
-
-fn in_rotation(program: &Program, model: &str) -> usize {
-    program.state(model)["dispatch"]["limits"].as_array().unwrap().len()
 }
 
 #[test]
@@ -47,7 +28,7 @@ fn executor_worker_and_router_die_in_turn_and_every_request_with_time_is_answere
     assert_eq!(ever.len(), 2);
     for round in 0..5 {
         let mut asking = clients(&fleet.router);
-        let victim = fleet.router.executors()[round % 2];
+        let victim = fleet.router.executors()[usize::from(round % 2 == 1)];
         asking.iter_mut().for_each(|client| client.send_infer("pair", &Body::row()));
         process::signal(victim, Signal::KILL);
         for client in &mut asking {
@@ -56,7 +37,7 @@ fn executor_worker_and_router_die_in_turn_and_every_request_with_time_is_answere
         eventually("it is back, and all are served meanwhile", || {
             all_served(&mut asking, round);
             let back = !fleet.router.executors().contains(&victim);
-            (back && in_rotation(&fleet.router, "pair") == 2).then_some(())
+            (back && fleet.router.in_rotation("pair") == 2).then_some(())
         });
         let executors = fleet.router.executors();
         ever.extend(&executors);
@@ -114,7 +95,7 @@ fn ask_24_a_worker_that_is_silent_is_shown_so_and_its_replicas_serve_on() {
         all_served(&mut asking, 1);
         (fleet.router.workers()[0]["state"] == "silent").then_some(())
     });
-    assert_eq!(in_rotation(&fleet.router, "pair"), 2);
+    assert_eq!(fleet.router.in_rotation("pair"), 2);
     fleet.worker.signal(Signal::CONT);
     eventually("it is heard again", || {
         (fleet.router.workers()[0]["state"] == "connected").then_some(())
@@ -153,7 +134,7 @@ fn ask_21_a_worker_that_is_stopped_hands_its_replicas_over_first() {
     fleet.worker.signal(Signal::TERM);
     eventually("the other has them, and all are served meanwhile", || {
         all_served(&mut asking, 1);
-        let served = in_rotation(&fleet.router, "pair") == 2;
+        let served = fleet.router.in_rotation("pair") == 2;
         (served && !ever.iter().any(|pid| process::is_alive(*pid))).then_some(())
     });
     all_served(&mut asking, 2);
@@ -194,13 +175,13 @@ fn models_and_replicas_come_and_go_by_reload_and_nobody_is_lost() {
     assert_eq!(program.reload().status, 200);
     eventually("a second replica serves, and all are served meanwhile", || {
         all_served(&mut asking, 1);
-        (in_rotation(&program, "pair") == 2).then_some(())
+        (program.in_rotation("pair") == 2).then_some(())
     });
     program.rewrite(&text);
     assert_eq!(program.reload().status, 200);
     eventually("it goes again, and all are served meanwhile", || {
         all_served(&mut asking, 2);
-        (in_rotation(&program, "pair") == 1 && program.executors().len() == 1).then_some(())
+        (program.in_rotation("pair") == 1 && program.executors().len() == 1).then_some(())
     });
 
     let other = text.replace("name = \"pair\"", "name = \"other\"");

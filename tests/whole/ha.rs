@@ -41,14 +41,14 @@ fn setup(etcd: &Etcd, name: &str) -> Setup {
     setup
 }
 
-fn router(etcd: &Etcd, name: &str) -> (Program, String) {
+pub(crate) fn router(etcd: &Etcd, name: &str) -> (Program, String) {
     let mut program = setup(etcd, name).launch_as("router");
     program.wait_listening();
     let door = program.wait_word("join ");
     (program, door)
 }
 
-fn worker(doors: &[String]) -> Program {
+pub(crate) fn worker(doors: &[String]) -> Program {
     let folder = Folder::new();
     folder.write("token", TOKEN);
     let text = format!(
@@ -59,7 +59,7 @@ fn worker(doors: &[String]) -> Program {
     Program::launch(folder, &["worker", "--config", file.to_str().unwrap()], &[])
 }
 
-fn lead(program: &Program) -> Value {
+pub(crate) fn lead(program: &Program) -> Value {
     program.ask_admin("/admin/v1/state").json()["lead"].clone()
 }
 

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
-    client::{Body, Client, count_from},
+    client::{Body, all_served},
     process,
     program::Program,
     setup::Setup,
@@ -18,18 +18,6 @@ fn executors_of(program: &Program, model: &str) -> Vec<u32> {
         there.then(|| slice["lanes"][0]["pid"].as_u64())?.map(|pid| pid.try_into().unwrap())
     };
     program.slices().iter().filter_map(of).collect()
-}
-
-/// Asks on every connection at once, and expects every answer.
-#[track_caller]
-fn all_served(clients: &mut [Client], round: usize) {
-    let data = |index: usize| count_from((round * 100 + index) as f32, 1);
-    for (index, client) in clients.iter_mut().enumerate() {
-        client.send_infer("pair", &Body::json(&data(index)));
-    }
-    for (index, client) in clients.iter_mut().enumerate() {
-        assert_eq!(client.receive().numbers(), data(index), "round {round}, client {index}");
-    }
 }
 
 #[test]
@@ -56,11 +44,8 @@ fn requests_on_an_executor_that_hangs_are_served_elsewhere_or_refused_in_time_an
         let refused = alone.infer("lone", &Body::row());
         assert!([200, 503, 504].contains(&refused.status), "{}", refused.text());
         let gone = !process::is_alive(pair[0]) && !process::is_alive(lone[0]);
-        let back = |model, replicas| {
-            let ready = program.state(model)["dispatch"]["limits"].as_array().unwrap().len();
-            ready == replicas
-        };
-        (gone && back("pair", 2) && back("lone", 1)).then_some(())
+        let back = program.in_rotation("pair") == 2 && program.in_rotation("lone") == 1;
+        (gone && back).then_some(())
     });
     assert_eq!(alone.infer("lone", &Body::row()).status, 200);
     assert!(program.log().contains("executor hangs"), "{}", program.log());

@@ -1,18 +1,21 @@
 //! What a router has learned outlives it, however it ends.
 
-use std::fs;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal};
 use serde_json::Value;
 
 use crate::{
-    program::Program,
-    setup::Setup,
-    split::{self, Split},
+    program::{Program, ROOT},
+    scarce::limit,
+    setup::{ONE_GPU, Setup},
+    split::{self, Split, TOKEN},
     wait::eventually,
 };
-
-const ONE_GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 
 fn setup() -> Setup {
     Setup::new().digits("slo_ms = 500\nmax_batch = 4").router("state_dir = \"state\"")
@@ -30,14 +33,17 @@ fn measured(router: &Program) -> Option<Vec<Value>> {
     digits["measured"].as_array().cloned()
 }
 
-fn learned(router: &Program) -> String {
-    let path = router.folder().path().join("state/learned.log");
-    fs::read_to_string(path).unwrap_or_default()
+fn file(router: &Program) -> PathBuf {
+    router.folder().path().join("state/learned.log")
 }
 
-#[test]
-fn after_a_kill_the_planner_knows_a_model_it_has_no_replica_of() {
-    let mut fleet = Split::start(setup(), ONE_GPU);
+fn learned(router: &Program) -> String {
+    fs::read_to_string(file(router)).unwrap_or_default()
+}
+
+/// Waits until a warm-up of digits is in the file, kills both programs, and starts another router: it
+/// must know what the one before did, which nobody but the file can have told it.
+fn outlives_a_kill(mut fleet: Split) {
     eventually("the warm-up is written down", || {
         learned(&fleet.router).contains("\"model/digits\"").then_some(())
     });
@@ -53,9 +59,47 @@ fn after_a_kill_the_planner_knows_a_model_it_has_no_replica_of() {
 }
 
 #[test]
+fn after_a_kill_the_planner_knows_a_model_it_has_no_replica_of() {
+    outlives_a_kill(Split::start(setup(), ONE_GPU));
+}
+
+#[test]
+fn on_a_full_disk_what_is_learned_is_kept_as_soon_as_there_is_room_and_inference_goes_on() {
+    let (mut router, door) = split::router(setup());
+    let (path, empty) = (file(&router), learned(&router));
+    limit(&router, Resource::Fsize, Some(empty.len() as u64 + 10));
+    let mut worker = split::worker(&door, TOKEN, "alpha", ONE_GPU);
+    worker.wait_word("worker ");
+    router.wait_word("ready");
+    let three = fs::read(Path::new(ROOT).join("configs/models/three.json")).unwrap();
+    let mut client = router.client();
+    let mut ask = || {
+        assert_eq!(client.post("/v2/models/digits/infer", &[], &three).status, 200);
+    };
+    let complaints = || router.log().matches("what was learned could not be kept").count();
+    // What was begun and taken back leaves its mark on the file's time alone.
+    let mut tries = BTreeSet::new();
+    eventually("it was tried more than once", || {
+        ask();
+        tries.insert(fs::metadata(&path).unwrap().modified().unwrap());
+        (tries.len() > 3 && complaints() > 0).then_some(())
+    });
+    assert_eq!(complaints(), 1, "{}", router.log());
+    assert_eq!(router.ask_admin("/readyz").status, 200);
+    assert_eq!(fs::read_to_string(&path).unwrap(), empty, "nothing of it is left");
+    limit(&router, Resource::Fsize, None);
+    eventually("it is kept again", || {
+        ask();
+        router.log().contains("what was learned is kept again").then_some(())
+    });
+    assert_eq!(complaints(), 1, "{}", router.log());
+    outlives_a_kill(Split { router, worker, door });
+}
+
+#[test]
 fn a_damaged_memory_is_refused_with_its_line_and_left_as_it_is() {
     let (mut router, _) = split::router(setup());
-    let path = router.folder().path().join("state/learned.log");
+    let path = file(&router);
     router.signal(Signal::KILL);
     router.wait_end();
     let text = format!("00000000 {{}}\n{}", fs::read_to_string(&path).unwrap());

@@ -5,6 +5,7 @@
 mod bad_input;
 mod client;
 mod command_line;
+mod control;
 mod drain;
 mod endpoints;
 mod etcd;
@@ -13,6 +14,7 @@ mod faults;
 mod fleet;
 mod folder;
 mod ha;
+mod ha_names;
 mod ha_orders;
 mod hangs;
 mod hangups;

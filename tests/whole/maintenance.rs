@@ -6,13 +6,11 @@ use serde_json::{Value, json};
 use crate::{
     client::{Body, Client, Reply, count_from},
     program::{Program, sluice},
-    setup::Setup,
+    setup::{Setup, TWO_GPUS},
     split::{self, Split, TOKEN},
     training::{Counting, STEPS, lender, states, wait_state},
     wait::eventually,
 };
-
-const GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 
 /// A model of two replicas, which fill a GPU each.
 fn pair() -> Setup {
@@ -56,8 +54,8 @@ fn document(program: &Program) -> Value {
 
 #[test]
 fn a_drained_worker_is_left_without_a_lost_request_and_stays_so_over_a_restart() {
-    let mut fleet = Split::start(pair(), &GPU.repeat(2));
-    let mut beta = split::worker(&fleet.door, TOKEN, "beta", &GPU.repeat(2));
+    let mut fleet = Split::start(pair(), TWO_GPUS);
+    let mut beta = split::worker(&fleet.door, TOKEN, "beta", TWO_GPUS);
     beta.wait_word("worker ");
     eventually("both are there", || (fleet.router.workers().len() == 2).then_some(()));
 

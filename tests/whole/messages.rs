@@ -3,37 +3,19 @@
 use serde_json::json;
 
 use crate::{
-    client::{Body, Client, count_from},
+    client::all_served,
     etcd::Etcd,
     process,
     program::Program,
     relay::Relay,
-    setup::Setup,
+    setup::{Setup, TWO_GPUS},
     split::{self, TOKEN},
     training::post,
     wait::eventually,
 };
 
-const TWO_GPUS: &str =
-    "[[worker]]\ngpu = \"simulated:A100-80GB\"\n[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
-
 /// Lines that must have been spoiled for the test to have tried something.
 const ENOUGH: u64 = 25;
-
-#[track_caller]
-fn all_served(clients: &mut [Client], seed: u64) {
-    let data = |index: usize| count_from((100 + index) as f32, 1);
-    for (index, client) in clients.iter_mut().enumerate() {
-        client.send_infer("pair", &Body::json(&data(index)));
-    }
-    for (index, client) in clients.iter_mut().enumerate() {
-        assert_eq!(client.receive().numbers(), data(index), "seed {seed}, client {index}");
-    }
-}
-
-fn in_rotation(program: &Program) -> usize {
-    program.state("pair")["dispatch"]["limits"].as_array().unwrap().len()
-}
 
 /// Whether the worker is heard, does what it was last told, and has `replicas` and no more.
 fn is_as_wished(router: &Program, replicas: usize) -> bool {
@@ -41,7 +23,7 @@ fn is_as_wished(router: &Program, replicas: usize) -> bool {
     let done = worker["generation"] == worker["desired_generation"];
     worker["state"] == "connected"
         && done
-        && in_rotation(router) == replicas
+        && router.in_rotation("pair") == replicas
         && router.executors().len() == replicas
 }
 

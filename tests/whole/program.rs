@@ -177,6 +177,11 @@ impl Program {
         models.iter().find(|entry| entry["name"] == model).unwrap().clone()
     }
 
+    /// How many replicas of `model` are in rotation.
+    pub(crate) fn in_rotation(&self, model: &str) -> usize {
+        self.state(model)["dispatch"]["limits"].as_array().unwrap().len()
+    }
+
     /// What `/v2/models/{model}/stats` says of it.
     pub(crate) fn stats(&self, model: &str) -> Value {
         let stats = self.client().get(&format!("/v2/models/{model}/stats")).json();

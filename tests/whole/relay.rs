@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -31,7 +32,7 @@ impl Random {
 
 /// What was seen and done, and whether mischief is allowed.
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Mischief {
     wild: AtomicBool,
     /// Lines that did not pass as they came.
     spoiled: AtomicU64,
@@ -40,14 +41,26 @@ struct Shared {
     open: Mutex<Vec<TcpStream>>,
 }
 
+impl Mischief {
+    /// Lets all pass from now on, or not.
+    pub(crate) fn be_wild(&self, wild: bool) {
+        self.wild.store(wild, Ordering::Relaxed);
+    }
+
+    /// Lines that did not pass as they came.
+    pub(crate) fn spoiled(&self) -> u64 {
+        self.spoiled.load(Ordering::Relaxed)
+    }
+}
+
 /// Passes on what comes from one end to the other, in a thread of its own.
-type Pump = fn(&TcpStream, &TcpStream, u64, &Arc<Shared>);
+type Pump = fn(&TcpStream, &TcpStream, u64, &Arc<Mischief>);
 
 /// A relay, which passes everything on until it is told to be wild.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    mischief: Arc<Mischief>,
 }
 
 impl Relay {
@@ -64,8 +77,8 @@ impl Relay {
     fn start(upstream: &str, seed: u64, pump: Pump) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared::default());
-        let (upstream, all) = (upstream.to_owned(), Arc::clone(&shared));
+        let mischief = Arc::new(Mischief::default());
+        let (upstream, all) = (upstream.to_owned(), Arc::clone(&mischief));
         // It ends with the process: accepting blocks.
         thread::spawn(move || {
             for (number, near) in (0..).zip(listener.incoming().map_while(Result::ok)) {
@@ -76,36 +89,62 @@ impl Relay {
                 all.open.lock().unwrap().extend([near, far]);
             }
         });
-        Self { address, shared }
+        Self { address, mischief }
     }
 
     /// Lets all pass from now on, or not.
     pub(crate) fn be_wild(&self, wild: bool) {
-        self.shared.wild.store(wild, Ordering::Relaxed);
+        self.mischief.be_wild(wild);
     }
 
     /// Cuts every connection there is.
     pub(crate) fn cut(&self) {
-        for stream in self.shared.open.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+        for stream in self.mischief.open.lock().unwrap().drain(..) {
+            stream.cut();
         }
     }
 
     /// Lines that did not pass as they came.
     pub(crate) fn spoiled(&self) -> u64 {
-        self.shared.spoiled.load(Ordering::Relaxed)
+        self.mischief.spoiled()
     }
 
     /// The generations of the reports, in the order they were sent.
     pub(crate) fn generations(&self) -> Vec<u64> {
-        self.shared.generations.lock().unwrap().clone()
+        self.mischief.generations.lock().unwrap().clone()
+    }
+}
+
+/// A connection, of whatever kind.
+pub(crate) trait Wire: Read + Write + Send + 'static {
+    fn another(&self) -> Self;
+    fn cut(&self);
+}
+
+impl Wire for TcpStream {
+    fn another(&self) -> Self {
+        self.try_clone().unwrap()
+    }
+
+    fn cut(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+impl Wire for UnixStream {
+    fn another(&self) -> Self {
+        self.try_clone().unwrap()
+    }
+
+    fn cut(&self) {
+        let _ = self.shutdown(Shutdown::Both);
     }
 }
 
 /// Passes lines on until either end is gone.
-fn pump_lines(from: &TcpStream, to: &TcpStream, seed: u64, shared: &Arc<Shared>) {
-    let mut lines = BufReader::new(from.try_clone().unwrap());
-    let (mut to, shared) = (to.try_clone().unwrap(), Arc::clone(shared));
+pub(crate) fn pump_lines<W: Wire>(from: &W, to: &W, seed: u64, mischief: &Arc<Mischief>) {
+    let mut lines = BufReader::new(from.another());
+    let (mut to, shared) = (to.another(), Arc::clone(mischief));
     thread::spawn(move || {
         let (mut random, mut held, mut line) = (Random(seed), Vec::new(), Vec::new());
         while lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
@@ -120,8 +159,8 @@ fn pump_lines(from: &TcpStream, to: &TcpStream, seed: u64, shared: &Arc<Shared>)
             }
             line.clear();
         }
-        let _ = lines.get_ref().shutdown(Shutdown::Both);
-        let _ = to.shutdown(Shutdown::Both);
+        lines.get_ref().cut();
+        to.cut();
     });
 }
 
@@ -159,7 +198,7 @@ fn mistreat(
 
 /// Passes bytes on until either end is gone.
 #[expect(clippy::disallowed_methods, reason = "being late is the point")]
-fn pump_bytes(from: &TcpStream, to: &TcpStream, seed: u64, shared: &Arc<Shared>) {
+fn pump_bytes(from: &TcpStream, to: &TcpStream, seed: u64, shared: &Arc<Mischief>) {
     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
     let shared = Arc::clone(shared);
     thread::spawn(move || {
@@ -185,12 +224,12 @@ fn pump_bytes(from: &TcpStream, to: &TcpStream, seed: u64, shared: &Arc<Shared>)
                 break;
             }
         }
-        let _ = from.shutdown(Shutdown::Both);
-        let _ = to.shutdown(Shutdown::Both);
+        from.cut();
+        to.cut();
     });
 }
 
-fn note(line: &[u8], shared: &Shared) {
+fn note(line: &[u8], shared: &Mischief) {
     let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
     if let Some(generation) = message["report"]["generation"].as_u64() {
         shared.generations.lock().unwrap().push(generation);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Has the program make do with `most` of something from now on; none is no limit.
-fn limit(program: &Program, resource: Resource, most: Option<u64>) {
+pub(crate) fn limit(program: &Program, resource: Resource, most: Option<u64>) {
     let pid = Pid::from_raw(program.pid().try_into().unwrap());
     let now = prlimit(pid, resource, Rlimit { current: most, maximum: None });
     // Only root may raise what was lowered, so the upper bound stays as it is.

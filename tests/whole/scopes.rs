@@ -15,7 +15,7 @@ use crate::{
     endpoints::{self, Endpoint},
     program::{Program, ROOT},
     secrets::hash,
-    setup::Setup,
+    setup::{ONE_GPU, Setup},
     split::{self, Split, TOKEN},
     wait::PATIENCE,
 };
@@ -104,7 +104,7 @@ fn split() -> Split {
         .tables(&key("trainer", jobs, "jobs"))
         .tables(&key("root", admin, "admin"))
         .tables("[loans]\nallow = [\"/bin/true\"]");
-    Split::start(setup, "[[worker]]\ngpu = \"simulated:A100-80GB\"\n")
+    Split::start(setup, ONE_GPU)
 }
 
 fn row(address: SocketAddr, endpoint: &Endpoint) -> String {

@@ -7,6 +7,11 @@ use crate::{
     program::{Program, ROOT},
 };
 
+/// A whole simulated GPU, and two of them.
+pub(crate) const ONE_GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
+pub(crate) const TWO_GPUS: &str =
+    "[[worker]]\ngpu = \"simulated:A100-80GB\"\n[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
+
 /// A configuration in the making, with the files it names.
 ///
 /// Every model made by [`Setup::sleeper`] takes FP32 rows of four as `x` and gives them back as `y`.
@@ -62,7 +67,7 @@ impl Setup {
 
     /// `count` whole simulated GPUs.
     pub(crate) fn gpus(self, count: usize) -> Self {
-        self.tables(&"[[worker]]\ngpu = \"simulated:A100-80GB\"\n".repeat(count))
+        self.tables(&ONE_GPU.repeat(count))
     }
 
     /// Puts `bytes` in place of one of the files.

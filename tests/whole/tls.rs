@@ -17,12 +17,11 @@ use crate::{
     client::{Body, Client},
     process,
     program::{Program, ROOT, sluice, sluice_with},
-    setup::Setup,
+    setup::{ONE_GPU, Setup},
     split::{self, TOKEN},
     wait::{PATIENCE, eventually},
 };
 
-const GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 const TLS: &str = "[tls]\ncert = \"router.pem\"\nkey = \"router.key\"\n";
 
 fn made(name: &str) -> PathBuf {
@@ -67,7 +66,7 @@ fn reload(program: &Program) -> Page {
 #[test]
 fn every_listener_speaks_tls_and_whoever_speaks_plainly_is_told() {
     let (mut router, door) = split::router(setup(""));
-    let ca = format!("ca = {:?}\n{GPU}", made("ca.pem"));
+    let ca = format!("ca = {:?}\n{ONE_GPU}", made("ca.pem"));
     let _worker = split::worker(&door, TOKEN, "alpha", &ca);
     router.wait_word("ready");
     let page = ask(router.inference(), "POST", "/v2/models/echo/infer", &Body::row().bytes);
@@ -83,8 +82,8 @@ fn every_listener_speaks_tls_and_whoever_speaks_plainly_is_told() {
 #[test]
 fn a_worker_that_speaks_plainly_or_trusts_another_authority_does_not_join() {
     let (router, door) = split::router(setup(""));
-    let ca = format!("ca = {:?}\n{GPU}", made("other-ca.pem"));
-    for gpus in [GPU, &ca] {
+    let ca = format!("ca = {:?}\n{ONE_GPU}", made("other-ca.pem"));
+    for gpus in [ONE_GPU, &ca] {
         let worker = split::worker(&door, TOKEN, "alpha", gpus);
         eventually("it says that it did not join", || {
             worker.log().contains("not joined").then_some(())
@@ -97,16 +96,16 @@ fn a_worker_that_speaks_plainly_or_trusts_another_authority_does_not_join() {
 fn with_client_ca_a_worker_needs_a_certificate_and_the_token() {
     let (mut router, door) = split::router(setup("client_ca = \"ca.pem\"\n"));
     let ca = format!("ca = {:?}\n", made("ca.pem"));
-    let nobody = split::worker(&door, TOKEN, "nobody", &format!("{ca}{GPU}"));
+    let nobody = split::worker(&door, TOKEN, "nobody", &format!("{ca}{ONE_GPU}"));
     eventually("it did not join", || nobody.log().contains("not joined").then_some(()));
     assert!(!router.log().contains("\"worker joined\""), "{}", router.log());
     drop(nobody);
     let identity = format!("cert = {:?}\nkey = {:?}\n", made("worker.pem"), made("worker.key"));
     let guess =
-        split::worker(&door, "another fleet's token", "guess", &format!("{ca}{identity}{GPU}"));
+        split::worker(&door, "another fleet's token", "guess", &format!("{ca}{identity}{ONE_GPU}"));
     eventually("it is refused", || guess.log().contains("refused us").then_some(()));
     drop(guess);
-    let _worker = split::worker(&door, TOKEN, "alpha", &format!("{ca}{identity}{GPU}"));
+    let _worker = split::worker(&door, TOKEN, "alpha", &format!("{ca}{identity}{ONE_GPU}"));
     router.wait_word("ready");
 }
 
@@ -191,7 +190,7 @@ fn apart(router: &Program, door: &str) -> Program {
         router.folder().write(&format!("apart.{kind}"), bytes)
     });
     let more = format!(
-        "advertise = \"127.0.0.1\"\nca = {:?}\ncert = {cert:?}\nkey = {key:?}\n{GPU}",
+        "advertise = \"127.0.0.1\"\nca = {:?}\ncert = {cert:?}\nkey = {key:?}\n{ONE_GPU}",
         made("ca.pem")
     );
     split::worker(door, TOKEN, "alpha", &more)

@@ -144,11 +144,6 @@ impl Client {
         self.ask("/v3/lease/revoke", &body, read::done).await
     }
 
-    /// Sets `key` for as long as the lease lasts.
-    pub async fn put_leased(&self, key: &str, value: &str, lease: u64) -> Result<(), EtcdError> {
-        self.ask("/v3/kv/put", &message::put_leased(key, value, lease), read::done).await
-    }
-
     /// Carries out `txn`, if its condition holds.
     pub async fn transact(&self, txn: &Txn) -> Result<Outcome, EtcdError> {
         self.ask("/v3/kv/txn", &txn.body(), read::outcome).await

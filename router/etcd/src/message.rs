@@ -24,6 +24,8 @@ pub struct Pair {
     pub value: String,
     /// The revision at which it came to be.
     pub created: u64,
+    /// The revision at which it was last set.
+    pub modified: u64,
     /// The lease it is bound to; 0 for none.
     pub lease: u64,
 }
@@ -104,10 +106,6 @@ pub(crate) fn range(from: &[u8], prefix: &str, revision: u64, limit: u64) -> Val
         "revision": revision.to_string(),
         "limit": limit.to_string(),
     })
-}
-
-pub(crate) fn put_leased(key: &str, value: &str, lease: u64) -> Value {
-    json!({"key": text(key), "value": text(value), "lease": lease.to_string()})
 }
 
 pub(crate) fn watch(prefix: &str, from: u64) -> Value {

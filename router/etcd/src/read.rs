@@ -191,7 +191,8 @@ impl KeyValue {
     fn pair(&self) -> Option<Pair> {
         let plain = |text: &str| String::from_utf8(base64::decode(text)?).ok();
         let (key, value) = (plain(&self.key)?, plain(&self.value)?);
-        Some(Pair { key, value, created: self.create_revision, lease: self.lease })
+        let (created, modified) = (self.create_revision, self.mod_revision);
+        Some(Pair { key, value, created, modified, lease: self.lease })
     }
 }
 
@@ -275,10 +276,11 @@ mod tests {
     #[test]
     fn a_transaction_that_held_not_tells_what_it_found() {
         let answer = br#"{"header":{"revision":"12"},"responses":[{"response_range":{"header":{},
-            "kvs":[{"key":"L2w=","create_revision":"2","mod_revision":"2","version":"1",
+            "kvs":[{"key":"L2w=","create_revision":"2","mod_revision":"5","version":"1",
             "value":"bWU=","lease":"2324035411533699847"}],"count":"1"}}]}"#;
         let (key, value) = ("/l".to_owned(), "me".to_owned());
-        let found = Some(Pair { key, value, created: 2, lease: 2_324_035_411_533_699_847 });
+        let lease = 2_324_035_411_533_699_847;
+        let found = Some(Pair { key, value, created: 2, modified: 5, lease });
         assert_eq!(outcome(answer).unwrap(), Outcome { held: false, revision: 12, found });
     }
 

@@ -122,12 +122,13 @@ async fn a_lease_that_ended_cannot_be_renewed_and_takes_its_keys_along() {
     let server = Server::start("lease").await;
     let client = server.client();
     let lease = client.grant(LONG).await.unwrap();
-    client.put_leased("/routers/a", "here", lease.id).await.unwrap();
+    let put = Txn::guarded("/routers/a", 0).put_leased("/routers/a", "here", lease.id);
+    assert!(client.transact(&put).await.unwrap().held);
     assert_eq!(client.renew(lease.id).await.unwrap(), Some(lease.ttl));
     client.revoke(lease.id).await.unwrap();
     assert_eq!(client.renew(lease.id).await.unwrap(), None);
     assert!(client.list("/routers/").await.unwrap().pairs.is_empty());
-    let refused = client.put_leased("/routers/a", "here", lease.id).await.unwrap_err();
+    let refused = client.transact(&put).await.unwrap_err();
     assert!(matches!(refused, EtcdError::Refused { .. }), "{refused}");
 }
 

@@ -123,7 +123,10 @@ pub async fn welcome(
         parted = hear(&mut reader, &name, conversation, fleet) => parted,
         parted = tell(&mut write, &fleet.standing, (desired, questions)) => parted,
     };
-    fleet.leave(&name, conversation);
+    if fleet.leave(&name, conversation) {
+        tracing::info!(worker = name, "worker left, as was to be expected");
+        return;
+    }
     let cause = parted.err().map(|parted| parted.to_string());
     tracing::warn!(worker = name, cause, "worker left; its replicas serve on while they can");
 }

@@ -80,6 +80,8 @@ struct Known {
     authority: Arc<ArcSwapOption<ClientConfig>>,
     /// Numbers given out: of replicas to dispatchers, and of conversations.
     numbers: u32,
+    /// Whether this router is about to end.
+    closed: bool,
 }
 
 /// A worker's name, and a replica's id on it.
@@ -154,9 +156,11 @@ impl Fleet {
         self.changed.notify_waiters();
     }
 
-    /// Hangs up on every replica, so that their end is no news.
+    /// Hangs up on every replica for good, so that neither their end nor their workers' is news.
     pub fn close(&self) {
-        for connection in self.known.lock().served.drain().map(|(_, connection)| connection) {
+        let mut known = self.known.lock();
+        known.closed = true;
+        for connection in known.served.drain().map(|(_, connection)| connection) {
             connection.task.abort();
         }
     }
@@ -244,15 +248,19 @@ impl Fleet {
         Ok(Entered { conversation, desired, questions })
     }
 
-    fn leave(&self, name: &str, conversation: u32) {
+    /// Whether it was to be expected: the worker had said that it leaves, or this router ends.
+    fn leave(&self, name: &str, conversation: u32) -> bool {
         let mut known = self.known.lock();
+        let mut expected = known.closed;
         if let Some(member) = known.workers.get_mut(name)
             && member.conversation == Some(conversation)
         {
             member.conversation = None;
+            expected |= member.report.as_ref().is_some_and(|report| report.leaving);
         }
         drop(known);
         self.changed.notify_waiters();
+        expected
     }
 
     /// Takes a report, unless another conversation has replaced this one.
@@ -264,6 +272,9 @@ impl Fleet {
                 member.heard_at = Instant::now();
             }
             Some(_) | None => return false,
+        }
+        if known.closed {
+            return true;
         }
         let mut there = HashSet::new();
         for gpu in &report.gpus {

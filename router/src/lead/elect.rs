@@ -14,34 +14,23 @@ use tokio::{
     runtime::Handle,
     sync::Notify,
     task::{JoinSet, spawn_blocking},
-    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 
 use super::{
     Leader, SharedRecords, Standing, Turn,
     keys::{About, Keys},
     mirror,
-    peers::{Load, Registration},
+    name::Name,
     records::record,
 };
-use crate::{
-    config::Etcd,
-    http::{
-        ServerState,
-        backend::{Backend, Served},
-    },
-    registry::Registry,
-};
+use crate::{config::Etcd, http::ServerState, registry::Registry};
 
 /// How many times a member of etcd may be waited for in a lease.
 const PATIENCE: u32 = 4;
-/// How often a router tells the others of itself.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long a new leader waits for workers to hear of it. One that is connected takes milliseconds,
 /// and one that lost its connection dials each second.
 const FENCE_WAIT: Duration = Duration::from_millis(1500);
-/// Workers written down, and struck off, at once.
-const AT_ONCE: usize = 50;
 /// How soon a listing that failed is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -58,7 +47,8 @@ pub struct Election {
     /// What is known must be read anew.
     pub(super) outdated: Notify,
     lease: Duration,
-    me: Leader,
+    pub(super) me: Leader,
+    pub(super) name: Name,
 }
 
 /// What an election needs before there is a router.
@@ -104,6 +94,7 @@ impl Ground {
     /// Stands for election from now on, until the tasks are dropped.
     pub fn stand(self, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
         let election = Arc::new(Election {
+            name: Name::new(self.keys.router(&self.me.name)),
             client: self.client,
             keys: self.keys,
             standing: self.standing,
@@ -202,6 +193,10 @@ impl Election {
     }
 
     async fn campaign(&self, lease: u64) -> Result<Answer, EtcdError> {
+        // Nobody could tell two leaders of one name apart.
+        if !self.name.is_ours(lease) && !self.hold_name(lease).await? {
+            return Ok(Answer::Lost);
+        }
         let (key, me) = (self.keys.leader(), json!(self.me).to_string());
         let txn = Txn::guarded(&key, 0).put_leased(&key, &me, lease);
         let done = self.client.transact(&txn).await?;
@@ -258,72 +253,6 @@ impl Election {
         let (jobs, took) = (registry.jobs().unfinished().len(), began.elapsed());
         tracing::info!(term, jobs, workers = workers.len(), ?took, "this router has taken over");
         self.standing.ready(term);
-    }
-
-    /// Tells the others of this router, and, while it leads, of the workers.
-    async fn tell(self: Arc<Self>) {
-        let mut ticks = interval(TELL_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = None;
-        loop {
-            ticks.tick().await;
-            let (Some(state), Some(lease)) = (self.state.upgrade(), self.standing.lease()) else {
-                continue;
-            };
-            let models = state.backend.models();
-            let loads = models.iter().map(|model| (model.name().to_owned(), Load::of(model)));
-            let registration =
-                Registration { admin: self.me.admin.clone(), models: loads.collect() };
-            let value = json!(registration).to_string();
-            // What is not heard now is heard with the next.
-            let _ = self.client.put_leased(&self.keys.router(&self.me.name), &value, lease).await;
-            match self.standing.acts() {
-                Some(term) => self.register(term, state.backend.fleet().names(), &mut told).await,
-                None => told = None,
-            }
-        }
-    }
-
-    /// Writes down which workers there are.
-    async fn register(
-        &self,
-        term: u64,
-        there: BTreeSet<String>,
-        told: &mut Option<BTreeSet<String>>,
-    ) {
-        let Some(known) = self.registered(told).await else { return };
-        let mut txn = Txn::guarded(&self.keys.leader(), term);
-        let new: Vec<String> = there.difference(known).take(AT_ONCE).cloned().collect();
-        let gone: Vec<String> = known.difference(&there).take(AT_ONCE).cloned().collect();
-        if new.is_empty() && gone.is_empty() {
-            return;
-        }
-        for name in &new {
-            txn = txn.put(&self.keys.worker(name), &json!({"term": term}).to_string());
-        }
-        for name in &gone {
-            txn = txn.delete(&self.keys.worker(name));
-        }
-        if self.client.transact(&txn).await.is_ok_and(|done| done.held) {
-            known.extend(new);
-            known.retain(|name| !gone.contains(name));
-        }
-    }
-
-    /// The workers that are written down; read first if they are not known.
-    async fn registered<'t>(
-        &self,
-        told: &'t mut Option<BTreeSet<String>>,
-    ) -> Option<&'t mut BTreeSet<String>> {
-        if told.is_none() {
-            let listed = self.client.list(&self.keys.worker("")).await.ok()?;
-            let names = listed.pairs.iter().filter_map(|pair| match self.keys.about(&pair.key) {
-                About::Worker(name) => Some(name.to_owned()),
-                About::Leader | About::Router(_) | About::Record(_) | About::Other => None,
-            });
-            *told = Some(names.collect());
-        }
-        told.as_mut()
     }
 
     pub(super) fn is_me(&self, name: &str) -> bool {

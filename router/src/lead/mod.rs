@@ -11,8 +11,10 @@ mod elect;
 mod keeping;
 mod keys;
 mod mirror;
+mod name;
 mod peers;
 mod records;
+mod tell;
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,6 +53,8 @@ struct Elected {
     leader: Option<Leader>,
     /// Why etcd is of no use.
     problem: Option<String>,
+    /// Where another router is that has this one's name.
+    rival: Option<String>,
     times: u64,
 }
 
@@ -131,6 +135,7 @@ impl Standing {
             seen: None,
             leader: None,
             problem: None,
+            rival: None,
             times: 0,
         };
         let (peers, news) = (Peers::default(), watch::Sender::new(()));
@@ -156,6 +161,11 @@ impl Standing {
         self.elected.as_ref().and_then(|elected| elected.lock().leader.clone())
     }
 
+    /// Why it may not use its name, if there is a reason; nothing at all where it has none.
+    pub fn name_taken(&self) -> Option<Option<String>> {
+        self.elected.as_ref().map(|elected| elected.lock().name_taken())
+    }
+
     /// What the other routers are asked for.
     pub fn peers(&self) -> &Peers {
         &self.peers
@@ -179,7 +189,7 @@ impl Standing {
             },
             term,
             leader: elected.leader.clone(),
-            problem: elected.problem.clone(),
+            problem: elected.problem.clone().or_else(|| elected.name_taken()),
             peers: self.peers.names(),
             times_led: elected.times,
             etcd: self.client.as_ref().map(|client| {
@@ -251,6 +261,15 @@ impl Standing {
         news
     }
 
+    /// Says where another router has this one's name, or that none has; whether that is news.
+    fn set_rival(&self, rival: Option<String>) -> bool {
+        let Some(elected) = &self.elected else { return false };
+        let mut elected = elected.lock();
+        let news = elected.rival != rival;
+        elected.rival = rival;
+        news
+    }
+
     /// Leads no more in `term`, or in any: another does, or shall.
     fn depose(&self, term: Option<u64>) {
         let Some(elected) = &self.elected else { return };
@@ -270,5 +289,10 @@ impl Standing {
 impl Elected {
     fn term(&self) -> Option<u64> {
         self.candidate.term(self.clock.now())
+    }
+
+    fn name_taken(&self) -> Option<String> {
+        let rival = self.rival.as_ref()?;
+        Some(format!("the router at {rival} has the same name in [etcd]; give one of them another"))
     }
 }

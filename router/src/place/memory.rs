@@ -16,6 +16,8 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(30);
 /// The same of a new warm-up, which is soon written since it is seldom and dear.
 const SOON: Duration = Duration::from_secs(1);
+/// The same of what could not be written.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// When it was written last.
 #[derive(Debug)]
@@ -25,14 +27,14 @@ pub(super) struct Notebook {
     /// How many lessons there were then.
     lessons: u64,
     writing: Option<JoinHandle<bool>>,
-    /// Whether it was told that the last write failed.
-    told: bool,
+    /// Whether the last write failed, which was told.
+    failed: bool,
 }
 
 impl Notebook {
     pub(super) fn new(learned: Arc<Learned>) -> Self {
         let written_at = Moment::default();
-        Self { learned, written_at, lessons: 0, writing: None, told: false }
+        Self { learned, written_at, lessons: 0, writing: None, failed: false }
     }
 
     /// Begins with what was kept. Waits for the disk at most as long as a write takes.
@@ -44,32 +46,35 @@ impl Notebook {
 
     /// Writes down what `placer` knows, if it is time, while the loop goes on.
     pub(super) async fn note(&mut self, registry: &Registry, placer: &Placer) {
-        let (now, lessons) = (registry.now(), placer.lessons.count());
-        let since = now.since(self.written_at);
-        let due = since >= EVERY || (lessons != self.lessons && since >= SOON);
-        let busy = self.writing.as_ref().is_some_and(|writing| !writing.is_finished());
-        if !due || busy || !self.learned.is_kept() {
-            return;
+        if let Some(written) = self.writing.take_if(|writing| writing.is_finished()) {
+            self.failed = !written.await.unwrap_or(false);
         }
-        if let Some(writing) = self.writing.take() {
-            self.told = !writing.await.unwrap_or(false);
+        let (now, lessons) = (registry.now(), placer.lessons.count());
+        let wait = match lessons == self.lessons {
+            false => SOON,
+            true if self.failed => AGAIN,
+            true => EVERY,
+        };
+        let due = now.since(self.written_at) >= wait;
+        if !due || self.writing.is_some() || !self.learned.is_kept() {
+            return;
         }
         (self.written_at, self.lessons) = (now, lessons);
         let memory = placer.memory(&registry.config_in_force(), Clocks::of(registry));
-        let (learned, told) = (Arc::clone(&self.learned), self.told);
-        self.writing = Some(spawn_blocking(move || write(&learned, &memory, told)));
+        let (learned, failed) = (Arc::clone(&self.learned), self.failed);
+        self.writing = Some(spawn_blocking(move || write(&learned, &memory, failed)));
     }
 }
 
-/// Whether it could be written; if not, that is said once.
-fn write(learned: &Learned, memory: &Memory, told: bool) -> bool {
+/// Whether it could be written; if not, that is said, unless it `failed` before.
+fn write(learned: &Learned, memory: &Memory, failed: bool) -> bool {
     let kept = learned.keep(memory);
     match &kept {
-        Err(error) if !told => {
+        Err(error) if !failed => {
             let cause = std::error::Error::source(error).map(ToString::to_string);
             tracing::warn!(%error, cause, "what was learned could not be kept; it is tried again");
         }
-        Ok(()) if told => tracing::info!("what was learned is kept again"),
+        Ok(()) if failed => tracing::info!("what was learned is kept again"),
         Ok(()) | Err(_) => {}
     }
     kept.is_ok()

@@ -20,6 +20,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// How often a worker is told how long the executor has been at work, by which it knows that it lives.
 const TICK: Duration = Duration::from_secs(1);
 
+/// In every such tick of this number it is told everything, though nothing changed: what went astray
+/// is made good.
+const WHOLE_EVERY: u32 = 5;
+
 /// How long a worker may leave a notice unread before it is given up.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
@@ -105,12 +109,16 @@ fn converse(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Execut
 fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, ExecutorError> {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
-    let mut told_at = clock::now();
+    let (mut told_at, mut ticks) = (clock::now(), 0_u32);
     loop {
         if told_at.elapsed() >= TICK {
-            told_at = clock::now();
-            let busy_us = executor.lane.busy_us();
-            executor.worker.tell(|| Notice::Busy { busy_us });
+            (told_at, ticks) = (clock::now(), ticks.wrapping_add(1));
+            if ticks.is_multiple_of(WHOLE_EVERY) {
+                executor.announce();
+            } else {
+                let busy_us = executor.lane.busy_us();
+                executor.worker.tell(|| Notice::Busy { busy_us });
+            }
         }
         let room = (MAX_LINE + 1 - line.len()) as u64;
         match reader.by_ref().take(room).read_until(b'\n', &mut line) {

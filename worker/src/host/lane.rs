@@ -317,7 +317,11 @@ impl Keeper {
 
     fn hear(&self, notice: Notice) {
         match notice {
-            Notice::State(state) => self.tell(|status| status.state = Some(*state)),
+            Notice::State(state) => {
+                if self.status.borrow().state.as_ref() != Some(&*state) {
+                    self.tell(|status| status.state = Some(*state));
+                }
+            }
             Notice::Busy { busy_us } => {
                 let busy = |status: &Status| status.state.as_ref().map(|state| state.busy_us);
                 if busy(&self.status.borrow()) == Some(busy_us) {
