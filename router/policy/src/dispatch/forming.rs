@@ -1,5 +1,7 @@
 //! Turning waiting requests into batches, and away those that cannot be saved.
 
+use std::cmp::Reverse;
+
 use super::{Batch, ClosedBy, Dispatch, Effect, GRACE, Refusal, revoke};
 use crate::{
     inflight::{Departure, Flight},
@@ -8,8 +10,8 @@ use crate::{
     rule::{Bound, Decision, View},
 };
 
-/// Which lane is served first: one with more than the batch class, then by deadline, then by key.
-type Urgency = (bool, Moment, usize);
+/// Which lane is served first: by the highest standing in it, then by deadline, then by key.
+type Urgency = (Reverse<Standing>, Moment, usize);
 
 /// Which replica is given a batch first: by the end of a batch of one row, then by its place.
 type Nearness = (Moment, usize);
@@ -257,8 +259,8 @@ impl Dispatch {
         self.lanes
             .iter()
             .filter_map(|(key, lane)| {
-                let due = lane.interactive_due();
-                Some((due.is_none(), due.or(lane.low.head().map(|head| head.deadline))?, key))
+                let leads = lane.leaders().next()?;
+                Some((Reverse(leads), lane.of(leads).head()?.deadline, key))
             })
             .filter(|urgency| last.is_none_or(|last| *urgency > last))
             .min()
