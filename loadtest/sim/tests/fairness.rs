@@ -25,14 +25,17 @@ fn slo() -> Box<dyn Rule> {
 }
 
 fn outcomes(model: usize, streams: &[Stream]) -> Vec<Outcome> {
+    scenario(model, 50, streams).outcomes(SEEDS, &slo)
+}
+
+fn scenario(model: usize, objective_ms: u64, streams: &[Stream]) -> Scenario {
     let (curve, max_batch, _) = MODELS[model];
-    let scenario = Scenario {
+    Scenario {
         streams: streams.to_vec(),
         duration: Duration::from_secs(7),
         warmup: Duration::from_secs(2),
-        ..Scenario::routed(curve, max_batch, Duration::from_millis(50))
-    };
-    scenario.outcomes(SEEDS, &slo)
+        ..Scenario::routed(curve, max_batch, Duration::from_millis(objective_ms))
+    }
 }
 
 fn weighted(rate: f64, weight: f64) -> Stream {
@@ -60,6 +63,49 @@ fn a_tenant_at_fifty_times_its_share_costs_the_others_less_than_a_point() {
             assert!(used > 0.8 * rest, "model {model}: the flood has {used:.2} of {rest:.2} left");
         }
     }
+}
+
+/// Four tenants at `part` of their share of `capacity`, by themselves and beside a fifth at fifty times
+/// its own, on the slow model with batches that vary by `noise`.
+fn quiet_and_flooded(objective_ms: u64, capacity: f64, noise: f64, part: f64) -> [Vec<Outcome>; 2] {
+    let modest = Stream::plain(part * capacity / 5.0);
+    let flood = Stream::plain(50.0 * capacity / 5.0);
+    [modest, flood].map(|fifth| {
+        let streams = [modest, modest, modest, modest, fifth];
+        let steady = scenario(0, objective_ms, &streams);
+        Scenario { noise, ..steady }.outcomes(2 * SEEDS, &slo)
+    })
+}
+
+/// What a machine adds to a batch must not be missing to who just missed it: at 50 ms, two batches of
+/// half the objective fill it to the last millisecond.
+fn a_flood_is_hardly_felt_though_times_vary(objective_ms: u64, capacity: f64) {
+    for noise in [0.03, 0.06, 0.1] {
+        for part in [0.1, 0.5, 0.8] {
+            let case = format!("{objective_ms} ms, noise {noise}, {part} of the share");
+            let [quiet, flooded] = quiet_and_flooded(objective_ms, capacity, noise, part);
+            for tenant in 0..4 {
+                let (before, after) = (quiet[tenant].attainment(), flooded[tenant].attainment());
+                assert!(
+                    after > before - 0.005,
+                    "{case}: tenant {tenant} fell from {before:.4} to {after:.4}"
+                );
+            }
+            let rest = 1.0 - 4.0 * part / 5.0;
+            let used = flooded[4].in_time as f64 / (2.0 * SEEDS as f64 * 5.0 * capacity);
+            assert!(used > 0.6 * rest, "{case}: the flood has {used:.2} of {rest:.2} left");
+        }
+    }
+}
+
+#[test]
+fn a_flood_is_hardly_felt_within_50_ms_though_batch_times_vary() {
+    a_flood_is_hardly_felt_though_times_vary(50, 600.0);
+}
+
+#[test]
+fn a_flood_is_hardly_felt_within_100_ms_though_batch_times_vary() {
+    a_flood_is_hardly_felt_though_times_vary(100, 762.0);
 }
 
 #[test]

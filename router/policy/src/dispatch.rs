@@ -7,6 +7,7 @@
 
 mod admission;
 mod event;
+mod filling;
 mod forming;
 mod settling;
 mod stalling;
@@ -117,7 +118,7 @@ impl Dispatch {
 
     /// The arrival of the request that has waited longest. Looks at all who wait.
     pub fn oldest(&self) -> Option<Moment> {
-        let lines = self.lanes.iter().flat_map(|(_, lane)| [&lane.main, &lane.low]);
+        let lines = self.lanes.iter().flat_map(|(_, lane)| lane.lines());
         lines.flat_map(|line| line.iter()).map(|waiting| waiting.arrived).min()
     }
 
@@ -229,7 +230,7 @@ impl Dispatch {
                 if self.shares.is_due(now) {
                     self.shares.divide(self.lossless(now), now);
                 }
-                if self.shares.protects(arrival.tenant) {
+                if self.rule.predicts() && self.shares.protects(arrival.tenant) {
                     Standing::Protected
                 } else {
                     Standing::Normal

@@ -1,10 +1,10 @@
 //! Who has had its share, and who asks for less.
 //!
-//! Order is by deadline; fairness decides only whom to turn away. The recent service is divided by
-//! weight between those who want more than they get, after those who want less have had all they
-//! asked for. A tenant that asks for less is protected: its requests are not passed over for a larger
-//! batch, and are admitted in place of others'. A tenant beyond its share is refused while capacity
-//! is scarce. With nobody refused there is nothing to divide, and all are alike.
+//! Order is by deadline; fairness decides whom to turn away. The recent service is divided by weight
+//! between those who want more than they get, after those who want less have had all they asked for.
+//! A tenant that asks for less is protected: its requests are admitted and put into batches as if
+//! nobody else were there, and others have the room they leave. A tenant beyond its share is refused
+//! while capacity is scarce. With nobody refused there is nothing to divide, and all are alike.
 
 use std::time::Duration;
 

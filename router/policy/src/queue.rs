@@ -14,7 +14,7 @@ pub enum Standing {
     Low,
     /// Of a tenant at or above its share.
     Normal,
-    /// Of a tenant that asks for less than its share: never skipped for the sake of a larger batch.
+    /// Of a tenant that asks for less than its share: others take only the room it leaves.
     Protected,
 }
 
@@ -130,39 +130,72 @@ impl Line {
 /// Requests that may share a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lane {
-    /// Those served in their own right.
+    /// Those of tenants below their share, served as if the others were not there.
+    pub protected: Line,
+    /// Those served in their own right where these leave room.
     pub main: Line,
-    /// Those that fill what room is left.
+    /// Those that fill what room is left then.
     pub low: Line,
 }
 
 impl Lane {
     /// The line in which `standing` waits.
-    pub fn line(&mut self, standing: Standing) -> &mut Line {
+    pub fn of(&self, standing: Standing) -> &Line {
         match standing {
-            Standing::Low => &mut self.low,
-            Standing::Normal | Standing::Protected => &mut self.main,
+            Standing::Low => &self.low,
+            Standing::Normal => &self.main,
+            Standing::Protected => &self.protected,
         }
     }
 
-    /// The line a batch starts from: the main one unless it is empty.
-    pub fn leading(&self) -> &Line {
-        if self.main.is_empty() { &self.low } else { &self.main }
+    /// That line, to change.
+    pub fn line(&mut self, standing: Standing) -> &mut Line {
+        match standing {
+            Standing::Low => &mut self.low,
+            Standing::Normal => &mut self.main,
+            Standing::Protected => &mut self.protected,
+        }
     }
 
-    /// That line, to take from.
-    pub fn leading_mut(&mut self) -> &mut Line {
-        if self.main.is_empty() { &mut self.low } else { &mut self.main }
+    /// All its lines, in the order in which a batch takes from them.
+    pub fn lines(&self) -> [&Line; 3] {
+        [&self.protected, &self.main, &self.low]
     }
 
-    /// Requests waiting in both lines.
+    /// Those lines, to take from.
+    pub fn lines_mut(&mut self) -> [&mut Line; 3] {
+        [&mut self.protected, &mut self.main, &mut self.low]
+    }
+
+    /// Whose line a batch may start from, first choice first: one of the batch class only if nobody
+    /// else waits.
+    pub fn leaders(&self) -> impl Iterator<Item = Standing> + use<> {
+        let protected = (!self.protected.is_empty()).then_some(Standing::Protected);
+        let main = (!self.main.is_empty()).then_some(Standing::Normal);
+        let alone = protected.is_none() && main.is_none();
+        let low = (alone && !self.low.is_empty()).then_some(Standing::Low);
+        [protected, main, low].into_iter().flatten()
+    }
+
+    /// Rows that do not belong to the batch class.
+    pub fn interactive_rows(&self) -> u64 {
+        self.protected.rows() + self.main.rows()
+    }
+
+    /// When the first of those that do not belong to the batch class is due.
+    pub fn interactive_due(&self) -> Option<Moment> {
+        let heads = self.protected.head().into_iter().chain(self.main.head());
+        heads.map(|head| head.deadline).min()
+    }
+
+    /// Requests waiting in all lines.
     pub fn len(&self) -> usize {
-        self.main.len() + self.low.len()
+        self.lines().iter().map(|line| line.len()).sum()
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.main.is_empty() && self.low.is_empty()
+        self.lines().iter().all(|line| line.is_empty())
     }
 }
 
@@ -217,14 +250,13 @@ impl Lanes {
     /// Takes out the request `id` due at `deadline` from the lane of `key`, if it is there.
     pub fn remove(&mut self, key: usize, deadline: Moment, id: u64) -> Option<Waiting> {
         let lane = self.lanes.get_mut(key)?;
-        lane.main.remove(deadline, id).or_else(|| lane.low.remove(deadline, id))
+        lane.lines_mut().into_iter().find_map(|line| line.remove(deadline, id))
     }
 
     /// Takes out, from the head of every line, those for whom `leaves` holds.
     pub fn shed(&mut self, leaves: impl Fn(&Waiting) -> bool, mut left: impl FnMut(Waiting)) {
         for key in &self.used {
-            let lane = &mut self.lanes[*key];
-            for line in [&mut lane.main, &mut lane.low] {
+            for line in self.lanes[*key].lines_mut() {
                 while line.head().is_some_and(&leaves) {
                     line.remove_at(0).into_iter().for_each(&mut left);
                 }

@@ -82,14 +82,19 @@ impl Dispatch {
         if waiting.standing != Standing::Low && !beyond_share {
             self.demand.add(Kind::Open, waiting.rows, now);
         }
-        let prediction = self.predict(key, waiting, now, scarce);
+        // To those who are protected it is not: others make way.
+        let protected = waiting.standing == Standing::Protected;
+        let prediction = self.predict(key, waiting, now, scarce && !protected);
         let in_time = prediction.in_time;
         let welcome = match waiting.standing {
             Standing::Low => in_time && self.has_room_for_low(now),
             Standing::Normal => in_time && !beyond_share,
-            Standing::Protected => in_time || self.make_way(key, waiting, now, effects),
+            Standing::Protected => in_time,
         };
         if welcome {
+            if scarce && protected {
+                self.make_way(key, waiting, now, effects);
+            }
             return Ok(());
         }
         self.doubt_idle(now);
@@ -188,11 +193,15 @@ impl Dispatch {
             let lost = passed_over.map_or(0, |deadline| lane.main.rows_due_by(deadline));
             let (due, all) = match waiting.standing {
                 Standing::Low => {
-                    let rows = lane.main.rows() + lane.low.rows_due_by(waiting.deadline);
+                    let rows = lane.interactive_rows() + lane.low.rows_due_by(waiting.deadline);
                     (rows, rows)
                 }
-                Standing::Normal | Standing::Protected => {
-                    (lane.main.rows_due_by(waiting.deadline), lane.main.rows())
+                Standing::Normal => {
+                    let due = lane.main.rows_due_by(waiting.deadline);
+                    (lane.protected.rows() + due, lane.interactive_rows())
+                }
+                Standing::Protected => {
+                    (lane.protected.rows_due_by(waiting.deadline), lane.interactive_rows())
                 }
             };
             let due = due.saturating_sub(lost);
@@ -231,53 +240,29 @@ impl Dispatch {
         free.iter().map(|(at, _)| *at).min().unwrap_or(Moment::NEVER) + delay
     }
 
-    /// Takes out those of lower standing in whose place `waiting` would be saved, if it would.
-    fn make_way(
-        &mut self,
-        key: usize,
-        waiting: &Waiting,
-        now: Moment,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let Some((replica, free_at)) = self.soonest(waiting.rows, now) else { return false };
-        let line = self.lanes.get(key).map(|lane| &lane.main);
-        let ahead = line.map_or(0, |line| line.due_by(waiting.deadline));
-        let equals = line.into_iter().flat_map(|line| line.iter().take(ahead));
-        let stay: u64 = equals
-            .filter(|entry| entry.standing >= waiting.standing)
-            .map(|entry| u64::from(entry.rows))
-            .sum();
+    /// Takes out others due before `waiting`, the last first, as far as they have its room in the batch.
+    fn make_way(&mut self, key: usize, waiting: &Waiting, now: Moment, effects: &mut Vec<Effect>) {
+        let Some((replica, start)) = self.soonest(waiting.rows, now) else { return };
         let cap = self.cap(replica);
-        let (batches, beside) = (stay / u64::from(cap), (stay % u64::from(cap)) as u32);
-        let start = if batches == 0 {
-            free_at
-        } else {
-            self.start_after(replica, batches, replica.latency.mean(cap), now)
-        };
-        let finish = start + replica.latency.high(beside + waiting.rows);
-        if finish > waiting.deadline - self.settings.margin {
-            return false;
+        let takes = replica.latency.mean(cap);
+        let count = self.lanes.len();
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let due = waiting.deadline;
+        let ahead = lane.protected.rows_due_by(due) + lane.main.rows_due_by(due);
+        let rows = u64::from(waiting.rows);
+        let mut excess = (ahead + rows).saturating_sub(u64::from(cap)).min(rows);
+        let mut place = lane.main.due_by(due);
+        while excess > 0 && place > 0 {
+            place -= 1;
+            let Some(victim) = lane.main.remove_at(place) else { return };
+            excess = excess.saturating_sub(u64::from(victim.rows));
+            let why = Refusal::Overloaded {
+                waiting: count,
+                predicted: (start + takes + takes).since(victim.arrived),
+                retry_after: start.since(now),
+            };
+            effects.push(Effect::Refuse { id: revoke(&mut self.shares, &victim), why });
         }
-        let why = Refusal::Overloaded {
-            waiting: self.lanes.len(),
-            predicted: finish.since(now),
-            retry_after: start.since(now),
-        };
-        let Some(lane) = self.lanes.get_mut(key) else { return true };
-        let mut room = 0;
-        for place in (0..ahead).rev() {
-            if room >= waiting.rows {
-                break;
-            }
-            if lane.main.get(place).is_some_and(|entry| entry.standing < waiting.standing)
-                && let Some(victim) = lane.main.remove_at(place)
-            {
-                room += victim.rows;
-                let id = revoke(&mut self.shares, &victim);
-                effects.push(Effect::Refuse { id, why });
-            }
-        }
-        true
     }
 
     /// The most rows worth sending to `replica` at once.

@@ -1,23 +1,27 @@
 //! Turning waiting requests into batches, and away those that cannot be saved.
 
+use std::cmp::Reverse;
+
 use super::{Batch, ClosedBy, Dispatch, Effect, GRACE, Refusal, revoke};
 use crate::{
     inflight::{Departure, Flight},
     moment::Moment,
-    queue::Waiting,
+    queue::{Lane, Line, Standing, Waiting},
     rule::{Bound, Decision, View},
 };
 
-/// Which lane is served first: one with more than the batch class, then by deadline, then by key.
-type Urgency = (bool, Moment, usize);
+/// Which lane is served first: by the highest standing in it, then by deadline, then by key.
+type Urgency = (Reverse<Standing>, Moment, usize);
 
 /// Which replica is given a batch first: by the end of a batch of one row, then by its place.
 type Nearness = (Moment, usize);
 
+/// Who is to be in a batch, and where it goes.
 #[derive(Clone, Copy)]
-struct Cut {
-    taker: usize,
-    key: usize,
+pub(super) struct Cut {
+    pub(super) taker: usize,
+    pub(super) key: usize,
+    leads: Standing,
     skip: usize,
     take: usize,
     drop_skipped: bool,
@@ -100,12 +104,9 @@ impl Dispatch {
             let mut taker = None;
             while let Some(nearness) = self.next_taker(taker, now) {
                 taker = Some(nearness);
-                let (key, index) = (urgency.2, nearness.1);
-                match self.rule.decide(&self.view(key, index, now)) {
-                    Decision::Wait { until } => ask_again = ask_again.min(until),
-                    Decision::Send { skip, take, drop_skipped, bound } => {
-                        return Ok(Cut { taker: index, key, skip, take, drop_skipped, bound });
-                    }
+                match self.cut(urgency.2, nearness.1, now) {
+                    Ok(cut) => return Ok(cut),
+                    Err(until) => ask_again = ask_again.min(until),
                 }
             }
             if taker.is_none() {
@@ -115,28 +116,52 @@ impl Dispatch {
         Err(ask_again)
     }
 
-    fn view(&self, key: usize, taker: usize, now: Moment) -> View<'_> {
+    /// The batch for `taker` out of the lane of `key`, or when to ask again.
+    fn cut(&self, key: usize, taker: usize, now: Moment) -> Result<Cut, Moment> {
+        let mut ask_again = Moment::NEVER;
+        for leads in self.lane(key).leaders() {
+            match self.rule.decide(&self.view(key, taker, leads, now)) {
+                Decision::Wait { until } => ask_again = ask_again.min(until),
+                Decision::Send { skip, take, drop_skipped, bound } => {
+                    return Ok(Cut { taker, key, leads, skip, take, drop_skipped, bound });
+                }
+            }
+        }
+        Err(ask_again)
+    }
+
+    /// What there is to know for a batch of those of `standing` in the lane of `key`.
+    ///
+    /// To those who are protected capacity is never scarce: the others make way.
+    pub(super) fn view(
+        &self,
+        key: usize,
+        taker: usize,
+        standing: Standing,
+        now: Moment,
+    ) -> View<'_> {
         let replica = &self.replicas[taker];
-        let lane = self.lanes.get(key).expect("a lane that was just found");
         View {
             now,
             start: replica.free_at(now),
-            line: lane.leading(),
+            line: self.lane(key).of(standing),
             limit: self.limit(replica),
             latency: &replica.latency,
             objective: self.settings.objective,
             margin: self.settings.margin,
             replicas: self.in_rotation().count() as u32,
-            scarce: self.is_scarce(now),
+            scarce: standing != Standing::Protected && self.is_scarce(now),
             caution: replica.plan.caution,
         }
     }
 
     fn form(&mut self, cut: Cut, now: Moment, effects: &mut Vec<Effect>) {
         let start = self.replicas[cut.taker].free_at(now);
-        let mut taken = self.take(cut, start, now, effects);
-        let replica = &self.replicas[cut.taker];
-        let cap = self.cap(replica);
+        let mut taken = self.take(cut, now, effects);
+        if cut.leads == Standing::Protected {
+            self.fill_with_others(&mut taken, cut, now, effects);
+        }
+        let cap = self.cap(&self.replicas[cut.taker]);
         self.fill_up(&mut taken, cut, start);
         let rows: u32 = taken.iter().map(|waiting| waiting.rows).sum();
         // Only a request that is larger by itself goes beyond the maximum: it came before that fell.
@@ -158,63 +183,60 @@ impl Dispatch {
     }
 
     /// Takes the chosen requests out of their lane.
-    ///
-    /// Of those passed over, the ones this replica is too slow for stay: another is not.
-    fn take(
-        &mut self,
-        cut: Cut,
-        start: Moment,
-        now: Moment,
-        effects: &mut Vec<Effect>,
-    ) -> Vec<Waiting> {
-        let count = self.lanes.len();
-        let free_at = self.soonest(1, now).map_or(now, |(_, start)| start);
-        let latency = &self.replicas[cut.taker].latency;
-        let line = self.lanes.get_mut(cut.key).expect("a lane that was just found").leading_mut();
+    fn take(&mut self, cut: Cut, now: Moment, effects: &mut Vec<Effect>) -> Vec<Waiting> {
+        let line = self.line_mut(cut.key, cut.leads);
         let skipped: Vec<Waiting> = line.take(cut.skip).collect();
         let taken: Vec<Waiting> = line.take(cut.take).collect();
         assert!(!taken.is_empty(), "a rule sent an empty batch");
+        self.pass_over(skipped, cut, now, effects);
+        taken
+    }
+
+    /// Turns away those passed over for a batch.
+    ///
+    /// The ones its replica is too slow for stay: another is not.
+    pub(super) fn pass_over(
+        &mut self,
+        skipped: Vec<Waiting>,
+        cut: Cut,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
+        if skipped.is_empty() {
+            return;
+        }
+        let count = self.lanes.len();
+        let start = self.replicas[cut.taker].free_at(now);
+        let retry_after = self.soonest(1, now).map_or(now, |(_, start)| start).since(now);
         for waiting in skipped {
-            let done_at = start + latency.low(waiting.rows) + self.settings.margin;
+            let takes = self.replicas[cut.taker].latency.low(waiting.rows);
+            let done_at = start + takes + self.settings.margin;
             if !cut.drop_skipped || done_at > waiting.deadline {
-                line.insert(waiting);
+                self.lanes.insert(cut.key, waiting);
                 continue;
             }
-            let retry_after = free_at.since(now);
             let predicted = done_at.since(waiting.arrived);
             let why = Refusal::Overloaded { waiting: count, predicted, retry_after };
             effects.push(Effect::Refuse { id: revoke(&mut self.shares, &waiting), why });
         }
-        taken
     }
 
-    /// Adds requests of the batch class in the room that is left.
-    fn fill_up(&mut self, taken: &mut Vec<Waiting>, cut: Cut, start: Moment) {
-        let replica = &self.replicas[cut.taker];
-        let cap = self.cap(replica);
-        let mut rows: u32 = taken.iter().map(|waiting| waiting.rows).sum();
-        let mut due = taken.iter().map(|waiting| waiting.deadline).min().unwrap_or(Moment::NEVER);
-        let mut company = taken.iter().map(|waiting| waiting.company).min().unwrap_or(u32::MAX);
-        let Some(lane) = self.lanes.get_mut(cut.key) else { return };
-        while let Some(head) = lane.low.head() {
-            company = company.min(head.company);
-            due = due.min(head.deadline);
-            let larger = rows.saturating_add(head.rows);
-            let done_at = start + replica.latency.high(larger) + self.settings.margin;
-            if larger > cap || taken.len() as u64 >= u64::from(company) || done_at > due {
-                break;
-            }
-            rows = larger;
-            taken.extend(lane.low.remove_at(0));
-        }
+    fn lane(&self, key: usize) -> &Lane {
+        self.lanes.get(key).expect("a lane that was just found")
+    }
+
+    pub(super) fn line_mut(&mut self, key: usize, standing: Standing) -> &mut Line {
+        self.lanes.get_mut(key).expect("a lane that was just found").line(standing)
     }
 
     fn describe(&self, cut: Cut, flight: &Flight) -> Batch {
         let replica = &self.replicas[cut.taker];
+        let others = cut.leads == Standing::Protected && !self.lane(cut.key).main.is_empty();
         let closed_by = match cut.bound {
             Bound::Limit => ClosedBy::Full,
             Bound::Deadline | Bound::Waiting if flight.full => ClosedBy::Full,
             Bound::Deadline => ClosedBy::Deadline,
+            Bound::Waiting if others => ClosedBy::Deadline,
             Bound::Waiting
                 if self.lanes.iter().any(|(key, lane)| key != cut.key && !lane.is_empty()) =>
             {
@@ -237,7 +259,8 @@ impl Dispatch {
         self.lanes
             .iter()
             .filter_map(|(key, lane)| {
-                Some((lane.main.is_empty(), lane.leading().head()?.deadline, key))
+                let leads = lane.leaders().next()?;
+                Some((Reverse(leads), lane.of(leads).head()?.deadline, key))
             })
             .filter(|urgency| last.is_none_or(|last| *urgency > last))
             .min()
@@ -257,8 +280,8 @@ impl Dispatch {
     /// When something will happen by itself: an expiry, a lost cause, a replica about to be free.
     fn next_event(&self, now: Moment) -> Moment {
         let mut soonest = Moment::NEVER;
-        let heads = self.lanes.iter().flat_map(|(_, lane)| [lane.main.head(), lane.low.head()]);
-        for head in heads.flatten() {
+        let lines = self.lanes.iter().flat_map(|(_, lane)| lane.lines());
+        for head in lines.filter_map(|line| line.head()) {
             soonest = soonest.min(self.last_call(head, now));
         }
         for replica in &self.replicas {

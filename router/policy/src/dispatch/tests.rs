@@ -1,6 +1,7 @@
 //! The machine, event by event. Numbers in names are those of the users' requests they answer.
 
 mod failures;
+mod guarding;
 mod stalling;
 mod turns;
 

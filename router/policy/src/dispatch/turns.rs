@@ -77,12 +77,12 @@ impl Dispatch {
         let replica = &self.replicas[index];
         let objective = self.settings.objective.as_secs_f64();
         let lanes = self.lanes.iter().filter(|(_, lane)| !lane.is_empty());
-        let each = lanes.map(|(_, lane)| match lane.main.head() {
+        let each = lanes.map(|(_, lane)| match lane.interactive_due() {
             None => 1.0,
-            Some(head) => {
-                let waiting = u32::try_from(lane.main.rows()).unwrap_or(u32::MAX);
+            Some(due) => {
+                let waiting = u32::try_from(lane.interactive_rows()).unwrap_or(u32::MAX);
                 let takes = replica.latency.mean(waiting.min(self.cap(replica)).max(1));
-                let start = head.deadline - self.settings.margin - takes;
+                let start = due - self.settings.margin - takes;
                 start.since(now).as_secs_f64() / objective
             }
         });

@@ -5,17 +5,14 @@
 //! per second. If those left behind would then be late, the head may be costing more than it is
 //! worth: the batch that starts further down the line is larger. While demand is within capacity
 //! that is done only if it saves more of those now waiting; when capacity is scarce, whenever it
-//! raises the rows expected in time per second. A protected request is passed over only for others
-//! that are.
+//! raises the rows expected in time per second. Protected requests stand in a line of their own, for
+//! which it never is scarce: one is passed over only for others that are.
 
 use super::{Bound, Decision, Fit, Guard, Rule, View, send_from};
-use crate::{latency::Latency, moment::Moment, queue::Standing, scarcity::SAMPLES};
+use crate::{latency::Latency, moment::Moment, scarcity::SAMPLES};
 
 /// A chance that passing over one more request cannot better.
 const CERTAIN: f64 = 0.98;
-/// How many others one protected request outweighs: more than a batch usually holds, so that it is
-/// passed over only for the sake of its like.
-const PROTECTED: f64 = 64.0;
 
 /// The default rule.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +67,11 @@ fn prefix(view: &View<'_>, skip: usize, cap: u32, ratio: f64) -> Window {
 
 /// The batch expected to give the most in time per second, if any has a chance.
 fn most_per_second(view: &View<'_>, first: usize, cap: u32) -> Option<Window> {
-    let guarded = view.line.iter().any(|waiting| waiting.standing == Standing::Protected);
     let mut best: Option<(f64, Window)> = None;
     for skip in first..view.line.len() {
         let whole = Window { skip, fit: view.fit(skip, cap) };
         for window in [prefix(view, skip, cap, view.caution), whole] {
-            let worth = if guarded { worth(view, window) } else { worth_by_sample(view, window) };
+            let worth = worth(view, window);
             if worth > best.map_or(0.0, |(most, _)| most) {
                 best = Some((worth, window));
             }
@@ -87,21 +83,8 @@ fn most_per_second(view: &View<'_>, first: usize, cap: u32) -> Option<Window> {
     best.map(|(_, window)| window)
 }
 
-/// Rows of `window` in time per second, those of protected requests counting for many.
+/// Rows of `window` in time per second.
 fn worth(view: &View<'_>, window: Window) -> f64 {
-    let members = window.skip..window.skip + window.fit.count;
-    let in_time = members.map(|index| {
-        let weight = match view.line.get(index).map(|waiting| waiting.standing) {
-            Some(Standing::Protected) => PROTECTED,
-            Some(Standing::Normal | Standing::Low) | None => 1.0,
-        };
-        weight * view.latency.chance(window.fit.rows, view.slack(index))
-    });
-    in_time.sum::<f64>() / view.latency.mean(window.fit.rows).as_secs_f64()
-}
-
-/// The same if nobody is protected, by a sample.
-fn worth_by_sample(view: &View<'_>, window: Window) -> f64 {
     view.latency.rows_per_second(window.fit.rows) * chance_by_sample(view, window)
 }
 
@@ -143,12 +126,12 @@ fn fastest(view: &View<'_>, first: usize, cap: u32) -> Window {
     let spread = view.latency.spread();
     let speed = |window: Window| view.latency.rows_per_second(window.fit.rows);
     let mut fastest = prefix(view, first, cap, spread);
-    for (skip, waiting) in view.line.iter().enumerate().skip(first) {
+    for skip in first..view.line.len() {
         let window = prefix(view, skip, cap, spread);
         if is_savable(view, skip) && speed(window) > speed(fastest) {
             fastest = window;
         }
-        if window.fit.rows >= cap || waiting.standing == Standing::Protected {
+        if window.fit.rows >= cap {
             break;
         }
     }
