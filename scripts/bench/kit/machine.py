@@ -19,7 +19,8 @@ print(len(held), sum(held) / 1e9)
 
 # Works and rests by turns as short as those of a server that is asked often.
 WORK = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # which it may have been told to ignore
 share, turn = float(sys.argv[1]), 300_000
 while True:
     end = time.monotonic_ns() + share * turn
