@@ -88,6 +88,7 @@ impl Course {
         let settings = Settings {
             objective: OBJECTIVE,
             max_batch: self.max_batch,
+            way: Duration::ZERO,
             lead: Duration::ZERO,
             margin: Duration::ZERO,
         };

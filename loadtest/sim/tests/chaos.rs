@@ -91,6 +91,7 @@ impl World {
         let settings = Settings {
             objective: Duration::from_millis(10 + random.below(90)),
             max_batch,
+            way: Duration::from_micros([0, 300, 2_000][random.below(3) as usize]),
             lead: Duration::from_micros([0, 300, 2_000][random.below(3) as usize]),
             margin: Duration::from_micros([0, 1_000][random.below(2) as usize]),
         };

@@ -85,6 +85,9 @@ impl Dispatch {
     }
 
     /// Brings a warm replica into rotation, at the smallest batch limit.
+    ///
+    /// What it `measured` is its work alone. Without the way to it, one that works for microseconds
+    /// would seem to gain nothing by larger batches, and never be given any.
     pub fn add_replica(
         &mut self,
         id: u32,
@@ -92,7 +95,9 @@ impl Dispatch {
         now: Moment,
     ) -> Vec<Effect> {
         assert!(self.replica(id).is_none(), "replica {id} is in rotation already");
-        let mut replica = Replica::new(id, measured, self.settings.max_batch, now);
+        let way = self.settings.way;
+        let seen: Vec<_> = measured.iter().map(|(rows, took)| (*rows, *took + way)).collect();
+        let mut replica = Replica::new(id, &seen, self.settings.max_batch, now);
         replica.appraise(self.allowed(), 1.0, self.rule.guard());
         self.replicas.push(replica);
         let mut effects = Vec::new();

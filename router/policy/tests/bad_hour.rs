@@ -28,6 +28,7 @@ fn attainment(slowed: Duration) -> f64 {
     let settings = Settings {
         objective: OBJECTIVE,
         max_batch: 32,
+        way: Duration::ZERO,
         lead: Duration::ZERO,
         margin: Duration::from_millis(1),
     };

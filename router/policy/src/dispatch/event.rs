@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use crate::{aimd::Step, latency::Change, moment::Moment};
 
-/// How long before a replica is free its next batch is sent: about a round trip to it.
-const LEAD: Duration = Duration::from_micros(300);
+/// There and back.
+const WAY: Duration = Duration::from_micros(300);
+/// Sent earlier, a batch would lack those who come meanwhile; later, the replica would wait for it.
+const LEAD: Duration = WAY;
 /// The share of the objective kept back for the way to the client, and its bounds.
 const MARGIN_SHARE: u32 = 50;
 const MARGIN_LEAST: Duration = Duration::from_micros(300);
@@ -18,6 +20,8 @@ pub struct Settings {
     pub objective: Duration,
     /// The most rows one batch may hold.
     pub max_batch: u32,
+    /// What a batch is expected to take beside its replica's work, until it is learned.
+    pub way: Duration,
     /// How long before a replica is free its next batch is sent.
     pub lead: Duration,
     /// Time kept back before each deadline for what the router cannot see.
@@ -25,10 +29,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of a router: the lead and the margin follow from the objective.
+    /// Those of a router: the margin follows from the objective.
     pub fn routed(objective: Duration, max_batch: u32) -> Self {
         let margin = (objective / MARGIN_SHARE).clamp(MARGIN_LEAST, MARGIN_MOST);
-        Self { objective, max_batch, lead: LEAD, margin }
+        Self { objective, max_batch, way: WAY, lead: LEAD, margin }
     }
 }
 

@@ -32,7 +32,8 @@ fn at(value_ms: u64) -> Moment {
 }
 
 fn settings(max_batch: u32) -> Settings {
-    Settings { objective: OBJECTIVE, max_batch, lead: Duration::ZERO, margin: Duration::ZERO }
+    let none = Duration::ZERO;
+    Settings { objective: OBJECTIVE, max_batch, way: none, lead: none, margin: none }
 }
 
 /// 10 ms and 1 ms a row.
@@ -156,6 +157,23 @@ impl Rig {
         self.wait_until(self.now + ms(5_000));
         self.sent.clear();
     }
+}
+
+#[test]
+fn a_replica_quicker_than_the_way_to_it_is_given_batches_as_large_as_there_are() {
+    let us = Duration::from_micros;
+    let mut rig = Rig::new(Settings::routed(ms(1_000), 64), Slo);
+    // To the whole microsecond, nothing is gained by a second row.
+    rig.add(0, &[(1, us(1)), (2, us(3)), (4, us(6)), (64, us(99))]);
+    for round in 0..200 {
+        while rig.machine.waiting() < 64 {
+            rig.one();
+        }
+        let batch = rig.sent[round].clone();
+        rig.wait_until(rig.now + us(80));
+        rig.finish(&batch, Ended::Done);
+    }
+    assert_eq!(rig.sent[199].rows, 64);
 }
 
 #[test]
