@@ -15,13 +15,13 @@ use protocol::{FrameError, FromExecutor, Reply, ToExecutor, VERSION};
 use tls::ClientConfig;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
-    net::{TcpStream, UnixStream},
+    net::TcpStream,
     sync::{Notify, mpsc},
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
 
-use super::{read::Frames, write};
+use super::{read::Frames, unix, write};
 use crate::dispatch::Unasked;
 
 /// How long an executor may take to be reached and to greet: what is dropped on the way is not
@@ -174,7 +174,7 @@ async fn meet(
 ) -> Result<(Link, Received), LinkError> {
     match hello.address.split_once(':') {
         Some(("unix", path)) => {
-            let (read, write) = UnixStream::connect(path).await?.into_split();
+            let (read, write) = unix::connect(path).await?;
             greet(hello, Box::new(read), write).await
         }
         Some(("tcp", address)) => {

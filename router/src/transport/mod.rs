@@ -7,6 +7,7 @@
 
 mod link;
 mod read;
+mod unix;
 mod write;
 
 pub use self::link::{Hello, Link, LinkError, Received, connect};

@@ -19,12 +19,14 @@ const LITTLE: usize = 4 * 1024;
 pub(super) struct Frames<R> {
     from: R,
     buffer: BytesMut,
+    /// How much of the buffer has been read into.
+    read: usize,
     pulse: Arc<Pulse>,
 }
 
 impl<R: AsyncRead + Unpin> Frames<R> {
     pub(super) fn new(from: R, pulse: Arc<Pulse>) -> Self {
-        Self { from, buffer: BytesMut::with_capacity(ROOM), pulse }
+        Self { from, buffer: BytesMut::zeroed(ROOM), read: 0, pulse }
     }
 
     /// The next frame. Not to be dropped before it is ready: what was read would be lost.
@@ -34,24 +36,33 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         fixed.copy_from_slice(&self.buffer[..PRELUDE_LEN]);
         let prelude = Prelude::decode(&fixed, Peer::Executor)?;
         let header_end = PRELUDE_LEN + prelude.header_len as usize;
-        self.fill(header_end + prelude.body_len as usize).await?;
-        let mut frame = self.buffer.split_to(header_end + prelude.body_len as usize).freeze();
+        let end = header_end + prelude.body_len as usize;
+        self.fill(end).await?;
+        let mut frame = self.buffer.split_to(end).freeze();
+        self.read -= end;
         let body = frame.split_off(header_end);
         Ok((FromExecutor::decode(prelude, &frame[PRELUDE_LEN..])?, body))
     }
 
+    /// Reads until at least `wanted` bytes of the buffer have come.
     async fn fill(&mut self, wanted: usize) -> io::Result<()> {
-        while self.buffer.len() < wanted {
-            let missing = wanted - self.buffer.len();
-            if self.buffer.capacity() - self.buffer.len() < missing.max(LITTLE) {
-                self.buffer.reserve(missing.max(ROOM));
-            }
-            let read = self.from.read_buf(&mut self.buffer).await?;
-            if read == 0 {
+        while self.read < wanted {
+            self.make_room(wanted - self.read);
+            let count = self.from.read(&mut self.buffer[self.read..]).await?;
+            if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            self.pulse.received.fetch_add(read as u64, Ordering::Relaxed);
+            self.read += count;
+            self.pulse.received.fetch_add(count as u64, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn make_room(&mut self, missing: usize) {
+        if self.buffer.len() - self.read < missing.max(LITTLE) {
+            let mut larger = BytesMut::zeroed(self.read + missing.max(ROOM));
+            larger[..self.read].copy_from_slice(&self.buffer[..self.read]);
+            self.buffer = larger;
+        }
     }
 }

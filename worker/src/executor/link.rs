@@ -14,6 +14,10 @@ use protocol::{
     Batch, Blame, Facts, Failure, FrameError, FromExecutor, Outcome, PRELUDE_LEN, Peer, Prelude,
     Reply, ToExecutor, VERSION, greet,
 };
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
 
 use super::{
     Executor,
@@ -77,6 +81,18 @@ impl Stream {
                 stream.set_read_timeout(read)?;
                 stream.set_write_timeout(write)
             }
+        }
+    }
+
+    /// Waits until there is something to read.
+    ///
+    /// A thread that waits for a Unix socket in a read is woken as well each time the router has taken
+    /// a reply out of it. One that waits in a poll is not, and for other sockets it makes no difference.
+    fn await_bytes(&self) -> io::Result<()> {
+        let Self::Unix(stream) = self else { return Ok(()) };
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -194,8 +210,15 @@ fn admit(link: &Link, reader: &mut impl Read, executor: &Executor) -> Result<(),
     Ok(())
 }
 
-fn attend(link: &Arc<Link>, reader: &mut impl Read, executor: &Executor) -> Result<(), LinkError> {
+fn attend(
+    link: &Arc<Link>,
+    reader: &mut BufReader<&Stream>,
+    executor: &Executor,
+) -> Result<(), LinkError> {
     loop {
+        if reader.buffer().is_empty() {
+            link.stream.await_bytes()?;
+        }
         let mut prelude = [0; PRELUDE_LEN];
         match reader.read_exact(&mut prelude) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
