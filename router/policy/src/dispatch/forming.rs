@@ -105,7 +105,9 @@ impl Dispatch {
             while let Some(nearness) = self.next_taker(taker, now) {
                 taker = Some(nearness);
                 match self.cut(urgency.2, nearness.1, now) {
-                    Ok(cut) => return Ok(cut),
+                    Ok(cut) if !self.can_wait(cut) => return Ok(cut),
+                    // The answer it would wait for has everything looked at again.
+                    Ok(_) => {}
                     Err(until) => ask_again = ask_again.min(until),
                 }
             }
@@ -114,6 +116,14 @@ impl Dispatch {
             }
         }
         Err(ask_again)
+    }
+
+    /// Whether a batch that could be larger had better wait for the one before it: an answer that
+    /// comes as soon as a batch gets there leaves no gap to be filled.
+    fn can_wait(&self, cut: Cut) -> bool {
+        let lead = self.settings.lead;
+        let brief = |flight: &Flight| flight.expects <= lead;
+        cut.bound != Bound::Limit && self.replicas[cut.taker].running.as_ref().is_some_and(brief)
     }
 
     /// The batch for `taker` out of the lane of `key`, or when to ask again.
