@@ -41,6 +41,12 @@ def held_back(cores, seconds):
     return [(int(times) / seconds, float(held_s) / seconds) for times, held_s in said]
 
 
+def quietest_first(cores, seconds):
+    """The cores, the one first that is held back least while all of them work."""
+    held = dict(zip(cores, held_back(cores, seconds), strict=True))
+    return sorted(cores, key=lambda core: held[core][1])
+
+
 def busy(core, share):
     """A process that keeps `core` busy for `share` of the time, and does nothing."""
     return serving.Process([sys.executable, "-c", WORK, min(share, 0.99)], core, stderr=subprocess.DEVNULL)

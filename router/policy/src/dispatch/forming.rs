@@ -121,9 +121,13 @@ impl Dispatch {
     /// Whether a batch that could be larger had better wait for the one before it: an answer that
     /// comes as soon as a batch gets there leaves no gap to be filled.
     fn can_wait(&self, cut: Cut) -> bool {
-        let lead = self.settings.lead;
-        let brief = |flight: &Flight| flight.expects <= lead;
-        cut.bound != Bound::Limit && self.replicas[cut.taker].running.as_ref().is_some_and(brief)
+        let replica = &self.replicas[cut.taker];
+        let brief = |flight: &Flight| flight.expects <= self.settings.lead;
+        if cut.bound == Bound::Limit || !replica.running.as_ref().is_some_and(brief) {
+            return false;
+        }
+        let members = self.lane(cut.key).of(cut.leads).iter().skip(cut.skip).take(cut.take);
+        members.map(|waiting| waiting.rows).sum::<u32>() < self.cap(replica)
     }
 
     /// The batch for `taker` out of the lane of `key`, or when to ask again.

@@ -1,5 +1,6 @@
 //! The machine, event by event. Numbers in names are those of the users' requests they answer.
 
+mod ahead;
 mod failures;
 mod guarding;
 mod stalling;
@@ -157,23 +158,6 @@ impl Rig {
         self.wait_until(self.now + ms(5_000));
         self.sent.clear();
     }
-}
-
-#[test]
-fn a_replica_quicker_than_the_way_to_it_is_given_batches_as_large_as_there_are() {
-    let us = Duration::from_micros;
-    let mut rig = Rig::new(Settings::routed(ms(1_000), 64), Slo);
-    // To the whole microsecond, nothing is gained by a second row.
-    rig.add(0, &[(1, us(1)), (2, us(3)), (4, us(6)), (64, us(99))]);
-    for round in 0..200 {
-        while rig.machine.waiting() < 64 {
-            rig.one();
-        }
-        let batch = rig.sent[round].clone();
-        rig.wait_until(rig.now + us(80));
-        rig.finish(&batch, Ended::Done);
-    }
-    assert_eq!(rig.sent[199].rows, 64);
 }
 
 #[test]
@@ -474,36 +458,4 @@ fn a_full_batch_of_one_shape_does_not_wait_for_company_of_another() {
     }
     assert_eq!(rig.sent.len(), 1);
     assert_eq!(rig.sent[0].rows, 4);
-}
-
-#[test]
-fn a_batch_is_sent_ahead_when_the_running_one_is_about_to_end() {
-    let mut rig = Rig::new(Settings { lead: Duration::from_micros(500), ..settings(8) }, Slo);
-    rig.add(0, &slow(8));
-    rig.grow_to(8);
-    let from = rig.now;
-    rig.one();
-    rig.one();
-    rig.wait_until(from + Duration::from_micros(10_400));
-    assert_eq!(rig.sent.len(), 1);
-    rig.wait_until(from + Duration::from_micros(10_500));
-    assert_eq!(rig.sent.len(), 2);
-    rig.one();
-    rig.wait_until(from + ms(11));
-    assert_eq!(rig.sent.len(), 2, "a replica holds two batches at most");
-}
-
-#[test]
-fn nothing_is_sent_ahead_to_a_replica_whose_times_vary() {
-    let mut rig = Rig::new(Settings { lead: Duration::from_micros(500), ..settings(1) }, Slo);
-    rig.add(0, &slow(1));
-    for round in 0..40 {
-        rig.one();
-        rig.end_last(ms(7 + 8 * (round % 2)), Ended::Done);
-    }
-    rig.sent.clear();
-    rig.one();
-    rig.one();
-    rig.wait_until(rig.now + ms(20));
-    assert_eq!(rig.sent.len(), 1);
 }
