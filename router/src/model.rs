@@ -12,6 +12,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use foldhash::fast::RandomState;
 use futures_util::future::Either;
 use oip::{Signature, model::ModelStats};
 use parking_lot::Mutex;
@@ -199,7 +200,7 @@ impl Drop for Model {
 #[derive(Debug, Default)]
 pub struct Models {
     list: Vec<Arc<Model>>,
-    by_name: HashMap<String, Arc<Model>>,
+    by_name: HashMap<String, Arc<Model>, RandomState>,
 }
 
 impl Models {

@@ -191,7 +191,7 @@ impl Draft<'_> {
             (None, None) => return Err(DecodeError::NoData { tensor: outline.slot() }),
             (Some(_), Some(_)) => return Err(DecodeError::TwoForms { tensor: outline.slot() }),
         };
-        Ok(Tensor { name: self.name, datatype, shape, data })
+        Ok(Tensor { name: self.name.into(), datatype, shape: shape.into(), data })
     }
 }
 

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(request.id, None);
         assert_eq!(request.inputs[0].datatype, Datatype::Uint32);
         assert_eq!(request.inputs[0].data, [1; 16].as_slice());
-        assert_eq!(request.inputs[1].shape, [3]);
+        assert_eq!(*request.inputs[1].shape, [3]);
         assert_eq!(request.inputs[1].data, [0, 1, 1].as_slice());
         assert!(request.wants_binary("output0"));
     }

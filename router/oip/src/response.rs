@@ -88,7 +88,7 @@ impl Response {
             return Ok(self.outputs.iter().collect());
         }
         let find = |name: &str| {
-            let given = self.outputs.iter().find(|tensor| tensor.name == name);
+            let given = self.outputs.iter().find(|tensor| &*tensor.name == name);
             given.ok_or_else(|| EncodeError::Missing { tensor: Slot::output(name) })
         };
         request.outputs.iter().map(|output| find(&output.name)).collect()
@@ -102,7 +102,7 @@ mod tests {
 
     fn output(name: &str, datatype: Datatype, shape: &[u64], data: &[u8]) -> Tensor {
         let data = Bytes::copy_from_slice(data);
-        Tensor { name: name.to_owned(), datatype, shape: shape.to_vec(), data }
+        Tensor { name: name.into(), datatype, shape: shape.into(), data }
     }
 
     fn response(outputs: Vec<Tensor>) -> Response {
@@ -221,12 +221,12 @@ mod tests {
         let large = Bytes::from(vec![0; 100_000]);
         let mut outputs = vec![output("a", Datatype::Uint8, &[4], &[0; 4])];
         outputs.push(Tensor {
-            name: "b".to_owned(),
+            name: "b".into(),
             data: large.clone(),
-            shape: vec![100_000],
+            shape: [100_000].into(),
             ..outputs[0].clone()
         });
-        outputs.push(Tensor { name: "c".to_owned(), ..outputs[0].clone() });
+        outputs.push(Tensor { name: "c".into(), ..outputs[0].clone() });
         let wish = asking(&[("a", Some(true)), ("b", Some(true)), ("c", Some(true))]);
         let encoded = response(outputs).encode(&wish).unwrap();
         assert_eq!(encoded.parts.len(), 3);

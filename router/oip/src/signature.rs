@@ -60,9 +60,9 @@ impl Signature {
 
     fn order(&self, request: &mut Request) -> Result<(), DecodeError> {
         let inputs = &mut request.inputs;
-        let known = |tensor: &Tensor| self.inputs.iter().any(|spec| spec.name == tensor.name);
+        let known = |tensor: &Tensor| self.inputs.iter().any(|spec| *spec.name == *tensor.name);
         for (index, spec) in self.inputs.iter().enumerate() {
-            let found = (index..inputs.len()).find(|at| inputs[*at].name == spec.name);
+            let found = (index..inputs.len()).find(|at| *inputs[*at].name == *spec.name);
             match found {
                 Some(at) => inputs.swap(index, at),
                 // A misspelt name is both unknown and missing; the spelling is the better news.
@@ -115,13 +115,13 @@ impl TensorSpec {
         }
         let fits = |(wanted, got): (&i64, &u64)| u64::try_from(*wanted).map_or(true, |w| w == *got);
         let same_rank = self.shape.len() == tensor.shape.len();
-        if same_rank && self.shape.iter().zip(&tensor.shape).all(fits) {
+        if same_rank && self.shape.iter().zip(&*tensor.shape).all(fits) {
             return Ok(());
         }
         Err(DecodeError::Shape {
             tensor: Slot::input(&self.name),
             wanted: self.shape.clone(),
-            got: tensor.shape.clone(),
+            got: tensor.shape.to_vec(),
         })
     }
 
@@ -234,8 +234,8 @@ mod tests {
     fn inputs_are_put_in_the_models_order_and_rows_counted() {
         let mut request = request(&[tensor("b", &[3]), tensor("a", &[3, 2])]);
         assert_eq!(two().check(&mut request, 8), Ok(3));
-        assert_eq!(request.inputs[0].name, "a");
-        assert_eq!(request.inputs[1].name, "b");
+        assert_eq!(&*request.inputs[0].name, "a");
+        assert_eq!(&*request.inputs[1].name, "b");
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
     fn a_raw_body_is_one_row_answered_in_binary() {
         let signature = model(&[spec("x", Datatype::Fp32, &[-1, 2, 2])]);
         let mut request = signature.raw_request(vec![0; 16].into()).unwrap();
-        assert_eq!(request.inputs[0].shape, [1, 2, 2]);
+        assert_eq!(*request.inputs[0].shape, [1, 2, 2]);
         assert!(request.wants_binary("y"));
         assert_eq!(signature.check(&mut request, 8), Ok(1));
         assert_eq!(
@@ -323,7 +323,7 @@ mod tests {
     fn a_raw_bodys_length_settles_one_variable_dimension() {
         let signature = model(&[spec("x", Datatype::Int16, &[-1, 3, -1])]);
         let request = signature.raw_request(vec![0; 24].into()).unwrap();
-        assert_eq!(request.inputs[0].shape, [1, 3, 4]);
+        assert_eq!(*request.inputs[0].shape, [1, 3, 4]);
         assert_eq!(
             signature.raw_request(vec![0; 25].into()).unwrap_err().to_string(),
             "input \"x\": 25 raw bytes are not a multiple of 6, the model's shape being [-1,3,-1]"
@@ -344,7 +344,7 @@ mod tests {
     fn a_raw_body_is_one_bytes_element_without_its_length() {
         let signature = model(&[spec("x", Datatype::Bytes, &[-1, 1])]);
         let request = signature.raw_request(Bytes::from_static(b"hello")).unwrap();
-        assert_eq!(request.inputs[0].shape, [1, 1]);
+        assert_eq!(*request.inputs[0].shape, [1, 1]);
         assert_eq!(request.inputs[0].data, b"\x05\0\0\0hello".as_slice());
         let pair = model(&[spec("x", Datatype::Bytes, &[-1, 2])]);
         assert!(matches!(pair.raw_request(Bytes::new()), Err(DecodeError::RawShape { .. })));

@@ -1,5 +1,7 @@
 //! A tensor in binary form, and the arithmetic of its shape.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::{
@@ -12,14 +14,16 @@ use crate::{
 pub(crate) const PREFIX: usize = 4;
 
 /// A named tensor whose data is in binary form: little endian, row major, no padding.
+///
+/// Requests mostly differ in their data alone, so the rest is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// The name the model knows it by.
-    pub name: String,
+    pub name: Arc<str>,
     /// The type of its elements.
     pub datatype: Datatype,
     /// Its dimensions, the batch first if the model batches.
-    pub shape: Vec<u64>,
+    pub shape: Arc<[u64]>,
     /// Its elements; a BYTES element stands behind its length as a `u32`.
     pub data: Bytes,
 }
@@ -27,12 +31,12 @@ pub struct Tensor {
 impl Tensor {
     /// An input, if `data` is what `shape` and `datatype` need.
     pub fn new(
-        name: impl Into<String>,
+        name: &str,
         datatype: Datatype,
         shape: Vec<u64>,
         data: Bytes,
     ) -> Result<Self, DecodeError> {
-        let tensor = Self { name: name.into(), datatype, shape, data };
+        let tensor = Self { name: name.into(), datatype, shape: shape.into(), data };
         tensor.outline(Role::Input).check(&tensor.data)?;
         Ok(tensor)
     }

@@ -86,7 +86,7 @@ prop_compose! {
         outline in Just(outline),
     ) -> Tensor {
         let (datatype, shape) = outline;
-        Tensor::new(name, datatype, shape, data).unwrap()
+        Tensor::new(&name, datatype, shape, data).unwrap()
     }
 }
 
@@ -94,7 +94,7 @@ prop_compose! {
 fn tensors() -> impl Strategy<Value = Vec<(Tensor, bool)>> {
     vec((tensor(), any::<bool>()), 0..5).prop_map(|mut tensors| {
         for (index, (tensor, _)) in tensors.iter_mut().enumerate() {
-            tensor.name.push_str(&index.to_string());
+            tensor.name = format!("{}{index}", tensor.name).into();
         }
         tensors
     })
@@ -164,7 +164,7 @@ proptest! {
             request.parameters.insert("binary_data_output", binary);
         }
         for (tensor, binary) in &outputs {
-            let (name, binary) = (tensor.name.clone(), binary.then_some(true));
+            let (name, binary) = (tensor.name.to_string(), binary.then_some(true));
             request.outputs.push(RequestedOutput { name, binary, parameters: Parameters::new() });
         }
         let outputs = outputs.into_iter().map(|(tensor, _)| tensor).collect();

@@ -13,7 +13,7 @@ mod routes;
 mod scope;
 mod views;
 
-use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
 use http::{HeaderValue, Method, Request, Response};
@@ -34,7 +34,7 @@ use crate::{
     http::{
         Call, ServerState, audit,
         backend::Backend,
-        listen::{self, Answer, Limits},
+        listen::{self, Answer, Limits, Peer},
     },
     lend::Office,
     metrics::Format,
@@ -149,18 +149,18 @@ impl<B: Backend> Answer for Desk<B> {
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        peer: Arc<Peer>,
     ) -> Response<Body> {
         let arrived = Instant::now();
         let (head, body) = request.into_parts();
         let acts = !matches!(head.method, Method::GET | Method::HEAD);
         let acts = acts && head.uri.path().starts_with("/admin/");
-        let who = acts.then(|| self.shared.access.load().name_of(&head.headers, peer));
+        let who = acts.then(|| self.shared.access.load().name_of(&head.headers, peer.address));
         let (body, unread) = Lent::new(body);
         let mut asked = Request::from_parts(head.clone(), body);
-        asked.extensions_mut().insert(Arrival { peer, at: arrived });
+        asked.extensions_mut().insert(Arrival { peer: peer.address, at: arrived });
         let Ok(response) = self.router.clone().oneshot(asked).await;
-        let call = Call { head: &head, peer, arrived };
+        let call = Call { head: &head, peer: &peer, arrived };
         if let Some(who) = who {
             audit(&who, &call, response.status());
         }

@@ -1,5 +1,7 @@
 //! Checking a batch's outputs, and splitting them into its requests' answers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use oip::{Datatype, Signature, Tensor, TensorSpec};
 use protocol::{Answer, Part, TensorHead};
@@ -15,13 +17,41 @@ pub(super) fn split<'a>(
 ) -> impl Iterator<Item = (u64, Vec<Tensor>)> + 'a {
     let count = answer.requests.len();
     let ranges: Vec<_> = answer.ranges().collect();
+    let mut outputs: Vec<_> = answer.outputs.iter().map(|head| Output::of(head, batches)).collect();
     sent.requests.iter().zip(&answer.requests).enumerate().map(move |(index, (id, part))| {
-        let tensors = answer.outputs.iter().enumerate().map(|(output, head)| {
+        let tensors = outputs.iter_mut().enumerate().map(|(output, shared)| {
             let data = body.slice(ranges[output * count + index].clone());
-            tensor(head, part.rows, batches, data)
+            shared.tensor(part.rows, data)
         });
         (*id, tensors.collect())
     })
+}
+
+/// An output of a batch: all that its requests' parts of it have in common.
+struct Output<'a> {
+    head: &'a TensorHead,
+    batches: bool,
+    name: Arc<str>,
+    datatype: Datatype,
+    /// Of the last part; most have as many rows as the one before.
+    rows: u32,
+    shape: Arc<[u64]>,
+}
+
+impl<'a> Output<'a> {
+    fn of(head: &'a TensorHead, batches: bool) -> Self {
+        let (name, rows) = (head.name.as_str().into(), 1);
+        let datatype = head.datatype.parse().unwrap_or(Datatype::Bytes);
+        Self { head, batches, name, datatype, rows, shape: shape(head, rows, batches) }
+    }
+
+    fn tensor(&mut self, rows: u32, data: Bytes) -> Tensor {
+        if rows != self.rows {
+            (self.rows, self.shape) = (rows, shape(self.head, rows, self.batches));
+        }
+        let (name, shape) = (Arc::clone(&self.name), Arc::clone(&self.shape));
+        Tensor { name, datatype: self.datatype, shape, data }
+    }
 }
 
 /// Whether `answer` is one to `sent` by a replica that gives what `signature` says; or what is wrong
@@ -60,12 +90,7 @@ fn holds(head: &TensorHead, spec: &TensorSpec, part: &Part, batches: bool, bytes
     elements.and_then(|elements| elements.checked_mul(width as u64)) == Some(u64::from(bytes))
 }
 
-fn tensor(head: &TensorHead, rows: u32, batches: bool, data: Bytes) -> Tensor {
+fn shape(head: &TensorHead, rows: u32, batches: bool) -> Arc<[u64]> {
     let rows = batches.then_some(u64::from(rows));
-    Tensor {
-        name: head.name.clone(),
-        datatype: head.datatype.parse().unwrap_or(Datatype::Bytes),
-        shape: rows.into_iter().chain(head.tail.iter().copied()).collect(),
-        data,
-    }
+    rows.into_iter().chain(head.tail.iter().copied()).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use oip::Tensor;
 
 /// The most shapes told apart at once.
@@ -10,7 +11,7 @@ const MOST: usize = 1024;
 /// Numbers given to the non-batch dimensions seen.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    known: HashMap<Box<[u64]>, u32>,
+    known: HashMap<Box<[u64]>, u32, RandomState>,
     shapes: Vec<Vec<Vec<u64>>>,
     scratch: Vec<u64>,
 }

@@ -171,8 +171,7 @@ impl Dispatcher {
             let error = InferError::Unavailable { model: self.name.clone(), why };
             return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
         };
-        let inputs: Vec<Bytes> = job.inputs.into_iter().map(|tensor| tensor.data).collect();
-        let (rows, traced) = (job.rows, job.traced);
+        let (rows, inputs, traced) = (job.rows, job.inputs, job.traced);
         let pending = Pending { id: 0, key, came, rows, inputs, counted, traced, reply };
         let id = state.hold(pending);
         let class = match job.class {

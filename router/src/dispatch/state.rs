@@ -66,7 +66,7 @@ pub(super) struct Pending {
     pub(super) key: u32,
     pub(super) came: Came,
     pub(super) rows: u32,
-    pub(super) inputs: Vec<Bytes>,
+    pub(super) inputs: Vec<Tensor>,
     pub(super) counted: Counted,
     pub(super) traced: Option<Arc<Traced>>,
     pub(super) reply: oneshot::Sender<Result<Answer, InferError>>,
@@ -256,7 +256,7 @@ impl State {
         });
         let parts = members().map(|pending| Part {
             rows: pending.rows,
-            bytes: pending.inputs.iter().map(|input| input.len() as u32).collect(),
+            bytes: pending.inputs.iter().map(|input| input.data.len() as u32).collect(),
         });
         let message = protocol::Batch {
             id: batch.id,
@@ -264,7 +264,8 @@ impl State {
             inputs: heads.collect(),
             requests: parts.collect(),
         };
-        let body = members().flat_map(|pending| pending.inputs.iter().cloned()).collect();
+        let inputs = members().flat_map(|pending| &pending.inputs);
+        let body = inputs.map(|input| input.data.clone()).collect();
         (ToExecutor::Batch(message), body)
     }
 }

@@ -78,7 +78,9 @@ async fn collect(
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut read = 0;
-    while let Some(frame) = body.frame().await {
+    // The end is known with the last byte, and asking for what comes after it would be to wait.
+    while !body.is_end_stream() {
+        let Some(frame) = body.frame().await else { break };
         let frame = frame.map_err(|error| InferError::BodyCut { cause: error.to_string() })?;
         let Ok(data) = frame.into_data() else { continue };
         read += data.len() as u64;
@@ -106,8 +108,7 @@ async fn collect(
 /// instead of our reason. HTTP/2 has better manners, and a client that waits for `100 Continue` has
 /// sent nothing yet.
 pub(crate) fn discard(headers: &HeaderMap, version: Version, mut body: Incoming, most: u64) {
-    let waits = headers.contains_key(header::EXPECT);
-    if body.is_end_stream() || version >= Version::HTTP_2 || waits {
+    if body.is_end_stream() || version >= Version::HTTP_2 || headers.contains_key(header::EXPECT) {
         return;
     }
     tokio::spawn(timeout(DISCARD, async move {

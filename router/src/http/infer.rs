@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
-use oip::{Encoded, Parameters, Request, Signature, Value};
+use oip::{Encoded, Memory, Parameters, Request, Signature, Value};
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -13,12 +13,13 @@ use super::{
     backend::{Availability, Backend, Job, Served},
     body,
     coding::{Coding, MIN_PACKED_BYTES},
+    listen::Peer,
     reply::{self, JSON, OCTETS, Reply},
     room::Share,
     route::Target,
 };
 use crate::{
-    auth::{Admitted, Caller},
+    auth::{Access, Admitted, Caller},
     config::Class,
     error::InferError,
     trace::Traced,
@@ -49,14 +50,15 @@ pub(super) async fn infer<B: Backend>(
         state.backend.refused(model, &error);
         Err(error)
     };
-    let admitted = state.access.load().admit(&call.head.headers, call.arrived);
+    let access = state.access.load_full();
+    let admitted = access.admit(&call.head.headers, call.arrived);
     let (Admitted { caller, pass: _pass }, model) = match (admitted, state.find(target)) {
         (Ok(admitted), Ok(model)) => (admitted, model),
         (Ok(_), Err(error)) => return refuse(None, error),
         (Err(error), found) => return refuse(found.ok().as_deref(), error),
     };
-    let underway = state.access.load().metrics(caller).begin();
-    let asked = Asked { model: &*model, caller, traced };
+    let underway = access.metrics(caller).begin();
+    let asked = Asked { model: &*model, access: &access, caller, traced };
     let answered = answer(state, call, body, asked).await;
     underway.told(answered.as_ref().err());
     answered
@@ -65,6 +67,7 @@ pub(super) async fn infer<B: Backend>(
 /// Which model a caller asks, and whether that is traced.
 struct Asked<'a, M> {
     model: &'a M,
+    access: &'a Access,
     caller: Caller,
     traced: Option<Arc<Traced>>,
 }
@@ -99,14 +102,14 @@ async fn prepare<B: Backend>(
     body: &mut Incoming,
     asked: Asked<'_, B::Model>,
 ) -> Result<(Request, Job, Share), InferError> {
-    let Asked { model, caller, traced } = asked;
+    let Asked { model, access, caller, traced } = asked;
     let headers = &call.head.headers;
     let signature = known_signature(model)?;
     let header_length = header_length(headers)?;
     let (body, share) = body::read(headers, body, state.body_limits(), call.arrived).await?;
-    let mut request = decode(body, header_length, &signature).await?;
+    let mut request = decode(call.peer, body, header_length, &signature).await?;
     let rows = signature.check(&mut request, model.max_batch())?;
-    state.access.load().charge_rows(caller, rows);
+    access.charge_rows(caller, rows);
     let job = Job {
         rows,
         arrived: call.arrived,
@@ -159,12 +162,16 @@ fn whole(
 }
 
 async fn decode(
+    peer: &Peer,
     body: Bytes,
     header_length: Option<usize>,
     signature: &Signature,
 ) -> Result<Request, InferError> {
     match header_length {
         Some(0) => Ok(signature.raw_request(body)?),
+        Some(length) if length <= Memory::MOST_BYTES => {
+            Ok(peer.said.lock().decode(body, header_length)?)
+        }
         length if length.unwrap_or(body.len()) <= INLINE_BYTES => {
             Ok(Request::decode(body, header_length)?)
         }

@@ -28,6 +28,8 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
+use oip::Memory;
+use parking_lot::Mutex;
 use tls::ServerConfig;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -105,8 +107,22 @@ pub(crate) trait Answer: Send + Sync + 'static {
     fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        peer: Arc<Peer>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// What it asked last.
+    pub(crate) said: Mutex<Memory>,
+}
+
+impl Peer {
+    fn at(address: SocketAddr) -> Arc<Self> {
+        Arc::new(Self { address, said: Mutex::default() })
+    }
 }
 
 /// Serves until `phase` is [`Phase::Closing`] and the last connection is done.
@@ -221,11 +237,12 @@ async fn connection<A: Answer, T: AsyncRead + AsyncWrite + Unpin + Send + 'stati
     mut phase: watch::Receiver<Phase>,
 ) {
     let mut limits = answer.limits();
+    let peer = Peer::at(peer);
     let activity = Activity::new();
     let mut clock = Clock::new(Arc::clone(&activity), &limits);
     let io = TokioIo::new(Stream::new(stream, Arc::clone(&activity)));
     let service = service_fn(|request| {
-        let (answer, busy) = (Arc::clone(&answer), activity.begin());
+        let (answer, peer, busy) = (Arc::clone(&answer), Arc::clone(&peer), activity.begin());
         async move {
             let response = answer.answer(request, peer).await;
             Ok::<_, Infallible>(response.map(|body| Held::new(body, busy)))

@@ -17,7 +17,7 @@ pub(crate) mod room;
 mod route;
 mod stream;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header, request::Parts};
@@ -29,7 +29,7 @@ pub use self::reply::Reply;
 use self::{
     backend::{Backend, Served},
     body::BodyLimits,
-    listen::{Answer, Limits},
+    listen::{Answer, Limits, Peer},
     reply::{REQUEST_ID, RequestIds},
     room::Room,
     route::{Route, Target},
@@ -66,7 +66,7 @@ pub struct ServerState<B> {
 /// The part of a request that is known before its body.
 pub(crate) struct Call<'a> {
     pub(crate) head: &'a Parts,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: &'a Peer,
     pub(crate) arrived: Instant,
 }
 
@@ -145,7 +145,7 @@ impl<B: Backend> ServerState<B> {
         call: &Call<'_>,
         act: impl Future<Output = Result<Response<Reply>, InferError>>,
     ) -> Result<Response<Reply>, InferError> {
-        let who = self.access.load().name_of(&call.head.headers, call.peer);
+        let who = self.access.load().name_of(&call.head.headers, call.peer.address);
         let answered = act.await;
         let status = answered.as_ref().map_or_else(InferError::status, Response::status);
         audit(&who, call, status);
@@ -159,9 +159,11 @@ impl<B: Backend> ServerState<B> {
         body: &mut Incoming,
         target: &Target<'_>,
     ) -> Result<Response<Reply>, InferError> {
-        let tracer = self.tracer.load();
-        let begun =
-            tracer.as_ref().and_then(|tracer| tracer.begin(&call.head.headers, call.arrived));
+        // Not held while the answer is awaited: what is loaded can be held cheaply by a few only.
+        let begun = {
+            let tracer = self.tracer.load();
+            tracer.as_ref().and_then(|tracer| tracer.begin(&call.head.headers, call.arrived))
+        };
         let Some(mut span) = begun else {
             return infer::infer(self, call, (body, None), target).await;
         };
@@ -211,11 +213,11 @@ impl<B: Backend> Answer for ServerState<B> {
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        peer: Arc<Peer>,
     ) -> Response<Reply> {
         let arrived = Instant::now();
         let (head, mut body) = request.into_parts();
-        let call = Call { head: &head, peer, arrived };
+        let call = Call { head: &head, peer: &peer, arrived };
         let answered = self.route(&call, &mut body).await;
         let response = answered.unwrap_or_else(|error| reply::fail(&error));
         self.finish(&call, Some(body), response)
@@ -231,7 +233,7 @@ pub async fn serve<B: Backend>(tcp: TcpListener, state: Arc<ServerState<B>>) {
 /// Writes the audit log. An act that was refused did nothing, and anybody could fill the log with
 /// them, so those are told at `debug`.
 pub(crate) fn audit(who: &str, call: &Call<'_>, status: StatusCode) {
-    let (peer, method) = (call.peer, &call.head.method);
+    let (peer, method) = (call.peer.address, &call.head.method);
     let (path, status) = (call.head.uri.path(), status.as_u16());
     match status {
         401 | 403 => {
@@ -248,7 +250,7 @@ fn log<R>(wanted: AccessLog, call: &Call<'_>, response: &Response<R>) {
         ($level:ident) => {
             tracing::$level!(
                 target: "access",
-                peer = %call.peer,
+                peer = %call.peer.address,
                 method = %call.head.method,
                 path = call.head.uri.path(),
                 status = response.status().as_u16(),

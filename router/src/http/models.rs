@@ -142,7 +142,7 @@ pub(super) async fn put_in_service<B: Backend>(
     body: &mut Incoming,
     (model, in_service): (&str, bool),
 ) -> Result<Response<Reply>, InferError> {
-    state.access.load().require(Scope::Admin, &call.head.headers, call.peer)?;
+    state.access.load().require(Scope::Admin, &call.head.headers, call.peer.address)?;
     let request: LoadRequest = read(state, call, body).await?;
     if in_service && !request.parameters.is_empty() {
         return Err(InferError::Unsupported { what: "changing a model's configuration on load" });

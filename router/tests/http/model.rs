@@ -134,7 +134,7 @@ impl Served for Echo {
         on_drop.answered = true;
         let names = self.signature.iter().flat_map(|signature| &signature.outputs);
         let outputs = job.inputs.into_iter().zip(names).map(|(mut tensor, spec)| {
-            tensor.name = spec.name.clone();
+            tensor.name = spec.name.as_str().into();
             tensor
         });
         Ok(Answer { outputs: outputs.collect() })

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use oip::{Datatype, Encoded, Form, Request, Response, Signature, TensorSpec};
+use oip::{Datatype, DecodeError, Encoded, Form, Memory, Request, Response, Signature, TensorSpec};
 
 const MAX_BATCH: u32 = 8;
 
@@ -62,6 +62,14 @@ fn rewrite(request: &Request) {
     }
 }
 
+/// One who remembers what was said last reads the same, the first time and the second.
+fn remember(body: &Bytes, length: Option<usize>, decoded: &Result<Request, DecodeError>) {
+    let mut memory = Memory::default();
+    for _ in 0..2 {
+        assert_eq!(memory.decode(body.clone(), length), *decoded);
+    }
+}
+
 /// Its inputs, given back as outputs, survive the way to the client.
 fn echo(request: &Request) {
     let response = Response {
@@ -89,14 +97,16 @@ pub(super) fn run(input: &[u8]) {
             assert_eq!(model.check(&mut request, MAX_BATCH), Ok(1));
         }
     }
-    let Ok(mut request) = Request::decode(body, length) else { return };
+    let decoded = Request::decode(body.clone(), length);
+    remember(&body, length, &decoded);
+    let Ok(mut request) = decoded else { return };
     rewrite(&request);
     echo(&request);
     for model in MODELS.iter() {
         if let Ok(rows) = model.check(&mut request, MAX_BATCH) {
             assert!((1..=MAX_BATCH).contains(&rows));
-            let names = request.inputs.iter().map(|input| &input.name);
-            assert!(names.eq(model.inputs.iter().map(|spec| &spec.name)));
+            let names = request.inputs.iter().map(|input| &*input.name);
+            assert!(names.eq(model.inputs.iter().map(|spec| spec.name.as_str())));
         }
     }
 }

@@ -16,9 +16,9 @@ pub(super) fn request(
 ) -> Result<Encoded, RunError> {
     let batches = signature.batches();
     let tensor = |(index, spec): (usize, &Spec)| Tensor {
-        name: spec.name.clone(),
+        name: spec.name.as_str().into(),
         datatype: spec.datatype,
-        shape: shape_of(batch, index, batches),
+        shape: shape_of(batch, index, batches).into(),
         data: gather(batch, index, body),
     };
     let mut parameters = Parameters::new();
@@ -44,7 +44,7 @@ pub(super) fn outputs(
         let wrong = |what: String| RunError::Model {
             reason: format!("the server's answer: output {} {what}", spec.name),
         };
-        let found = response.outputs.iter().position(|tensor| tensor.name == spec.name);
+        let found = response.outputs.iter().position(|tensor| *tensor.name == *spec.name);
         let tensor = response.outputs.swap_remove(found.ok_or_else(|| wrong("is missing".into()))?);
         if tensor.datatype != spec.datatype {
             return Err(wrong(format!("is {} instead of {}", tensor.datatype, spec.datatype)));
