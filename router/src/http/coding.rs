@@ -17,6 +17,8 @@ use crate::error::InferError;
 pub(super) const MIN_PACKED_BYTES: usize = 1_024;
 /// The first guess of what a compressed body unpacks to, as a multiple.
 const GROWTH: usize = 3;
+/// The most that a byte can unpack to, by the format.
+const MOST_GROWTH: usize = 1_032;
 /// Room is asked for in steps of this many bytes.
 const STEP_BYTES: u64 = 64 << 10;
 
@@ -83,9 +85,9 @@ impl Coding {
         limit_bytes: u64,
         share: &mut Share,
     ) -> Result<Bytes, InferError> {
-        let guess = packed.len().saturating_mul(GROWTH);
+        let announced = self.announced_bytes(packed);
         let mut plain =
-            Vec::with_capacity(guess.min(usize::try_from(limit_bytes).unwrap_or(guess)));
+            Vec::with_capacity(announced.min(usize::try_from(limit_bytes).unwrap_or(announced)));
         let most = limit_bytes.saturating_add(1);
         let bad = |cause: String| InferError::BadCoding { coding: self.name(), cause };
         let (read, left) = match self {
@@ -109,6 +111,21 @@ impl Coding {
             return Err(bad(format!("{left} bytes follow its end")));
         }
         Ok(plain.into())
+    }
+
+    /// What `packed` says it unpacks to, as far as that can be, or a guess.
+    ///
+    /// Room made for all of it at once is not touched before it is needed, whereas room that doubles
+    /// is there twice while it is copied.
+    fn announced_bytes(self, packed: &[u8]) -> usize {
+        let guess = packed.len().saturating_mul(GROWTH);
+        match (self, packed.last_chunk()) {
+            (Self::Gzip, Some(length)) => {
+                let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+                length.clamp(guess, packed.len().saturating_mul(MOST_GROWTH))
+            }
+            (Self::Gzip | Self::Deflate, _) => guess,
+        }
     }
 
     /// Packs `parts` into one body, quickly rather than tightly.
@@ -188,6 +205,18 @@ mod tests {
             assert_eq!(error.to_string(), "the body unpacks to more than 100000 bytes");
             assert!(coding.unpack(&bomb, 1 << 20, &mut room()).is_ok());
         }
+    }
+
+    #[test]
+    fn a_length_is_believed_as_far_as_it_can_be_true() {
+        let zeros = Bytes::from(vec![0; 1 << 20]);
+        let honest = Coding::Gzip.pack(std::slice::from_ref(&zeros)).unwrap();
+        assert_eq!(Coding::Gzip.announced_bytes(&honest), 1 << 20);
+        let mut lie = Coding::Gzip.pack(&[Bytes::from_static(b"short")]).unwrap().to_vec();
+        let end = lie.len();
+        lie[end - 4..].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(Coding::Gzip.announced_bytes(&lie) <= 1_032 * end);
+        assert_eq!(Coding::Gzip.announced_bytes(b"gz"), 6);
     }
 
     #[test]
