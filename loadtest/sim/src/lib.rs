@@ -6,6 +6,7 @@
 
 pub mod beside;
 pub mod claims;
+pub mod clairvoyant;
 pub mod contest;
 pub mod curve;
 pub mod fleet;

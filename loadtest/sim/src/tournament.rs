@@ -12,6 +12,7 @@ use policy::{
 };
 
 use crate::{
+    clairvoyant,
     curve::Curve,
     report::Outcome,
     scenario::{Scenario, Stream},
@@ -21,9 +22,12 @@ use crate::{
 /// Offered load, as multiples of capacity.
 pub const LOADS: [f64; 4] = [0.5, 0.9, 1.2, 2.0];
 
-const OBJECTIVE: Duration = Duration::from_millis(50);
+const RELAXED: Duration = Duration::from_millis(50);
 const COUNTED: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_secs(1);
+/// How much of the stream a clairvoyant is asked about.
+const FORESEEN: Duration = Duration::from_secs(2);
+const FEW: usize = 4_000;
 /// Seeds by which the best fixed size is chosen; it is then measured over as many as the rest.
 const SEARCH_SEEDS: u64 = 2;
 
@@ -38,39 +42,67 @@ pub struct Course {
     pub noise: f64,
     /// The most rows per batch.
     pub max_batch: u32,
+    /// Time from arrival to answer.
+    pub objective: Duration,
 }
 
-/// The five curves.
-pub const COURSES: [Course; 5] = [
+/// Five curves, and two of them under objectives that leave little room beside a batch.
+pub const COURSES: [Course; 8] = [
     Course {
         name: "flat",
         curve: Curve::Linear { fixed_ms: 20.0, row_ms: 0.05 },
         noise: 0.0,
         max_batch: 32,
+        objective: RELAXED,
     },
     Course {
         name: "linear",
         curve: Curve::Linear { fixed_ms: 10.0, row_ms: 1.0 },
         noise: 0.0,
         max_batch: 32,
+        objective: RELAXED,
     },
     Course {
         name: "knee",
         curve: Curve::Knee { fixed_ms: 8.0, row_ms: 0.25, at: 16, past_ms: 2.0 },
         noise: 0.0,
         max_batch: 64,
+        objective: RELAXED,
     },
     Course {
         name: "steep",
         curve: Curve::Steep { one_ms: 3.0, power: 1.3 },
         noise: 0.0,
         max_batch: 32,
+        objective: RELAXED,
     },
     Course {
         name: "noisy",
         curve: Curve::Linear { fixed_ms: 8.0, row_ms: 0.5 },
         noise: 0.25,
         max_batch: 64,
+        objective: RELAXED,
+    },
+    Course {
+        name: "linear, 25 ms",
+        curve: Curve::Linear { fixed_ms: 10.0, row_ms: 1.0 },
+        noise: 0.0,
+        max_batch: 32,
+        objective: Duration::from_millis(25),
+    },
+    Course {
+        name: "fast, 25 ms",
+        curve: Curve::Linear { fixed_ms: 2.0, row_ms: 0.1 },
+        noise: 0.0,
+        max_batch: 64,
+        objective: Duration::from_millis(25),
+    },
+    Course {
+        name: "fast, 10 ms",
+        curve: Curve::Linear { fixed_ms: 2.0, row_ms: 0.1 },
+        noise: 0.0,
+        max_batch: 64,
+        objective: Duration::from_millis(10),
     },
 ];
 
@@ -78,7 +110,7 @@ impl Course {
     /// Rows per second at the best size whose time fits the objective.
     pub fn capacity(&self) -> f64 {
         (1..=self.max_batch)
-            .filter(|size| self.curve.mean(*size) <= OBJECTIVE)
+            .filter(|size| self.curve.mean(*size) <= self.objective)
             .map(|size| f64::from(size) / self.curve.mean(size).as_secs_f64())
             .fold(0.0, f64::max)
     }
@@ -86,7 +118,7 @@ impl Course {
     /// How `rule` does at `load` times capacity, over `seeds` runs.
     pub fn outcome(&self, load: f64, seeds: u64, rule: MakeRule<'_>) -> Outcome {
         let settings = Settings {
-            objective: OBJECTIVE,
+            objective: self.objective,
             max_batch: self.max_batch,
             way: Duration::ZERO,
             lead: Duration::ZERO,
@@ -98,7 +130,7 @@ impl Course {
             streams: vec![Stream::plain(load * self.capacity())],
             duration: WARMUP + COUNTED,
             warmup: WARMUP,
-            ..Scenario::routed(self.curve, self.max_batch, OBJECTIVE)
+            ..Scenario::routed(self.curve, self.max_batch, self.objective)
         };
         scenario.outcomes(seeds, rule)[0]
     }
@@ -107,10 +139,24 @@ impl Course {
     pub fn best_fixed(&self, load: f64, seeds: u64) -> (u32, Outcome) {
         let at = |batch, seeds| self.outcome(load, seeds, &|| Box::new(Fixed { batch }));
         let best = (1..=self.max_batch)
-            .filter(|batch| self.curve.mean(*batch) <= OBJECTIVE)
+            .filter(|batch| self.curve.mean(*batch) <= self.objective)
             .max_by_key(|batch| at(*batch, SEARCH_SEEDS).in_time)
             .unwrap_or(1);
         (best, at(best, seeds))
+    }
+
+    /// Requests per second in time at `load`, if all arrivals were known beforehand; none where it
+    /// is not known how long a batch takes.
+    pub fn clairvoyant(&self, load: f64) -> Option<f64> {
+        if self.noise > 0.0 {
+            return None;
+        }
+        let rate_rps = load * self.capacity();
+        let count = ((rate_rps * FORESEEN.as_secs_f64()) as usize).max(FEW);
+        let arrivals = clairvoyant::poisson(count, rate_rps, 0);
+        let takes: Vec<Duration> = (1..=self.max_batch).map(|rows| self.curve.mean(rows)).collect();
+        let served = clairvoyant::most_in_time(&arrivals, &takes, self.objective);
+        Some(rate_rps * served as f64 / count as f64)
     }
 }
 
@@ -120,9 +166,9 @@ pub fn goodput(outcome: &Outcome, seeds: u64) -> f64 {
 }
 
 /// A rule of the tournament, made anew for each run.
-pub type Entrant = (&'static str, fn(u32) -> Box<dyn Rule>);
+pub type Entrant = (&'static str, fn(&Course) -> Box<dyn Rule>);
 
-/// Every named rule, ours first, for a model of a given largest batch.
+/// Every named rule, ours first.
 ///
 /// `timeout` has the largest batch and a tenth of the objective, which is what people set who do
 /// not know the curve.
@@ -132,7 +178,9 @@ pub const ENTRANTS: [Entrant; 6] = [
     ("deadline", |_| Box::new(Deadline)),
     ("earlydrop", |_| Box::new(EarlyDrop)),
     ("deferred", |_| Box::new(Deferred)),
-    ("timeout", |batch| Box::new(Timeout { batch, delay: OBJECTIVE / 10 })),
+    ("timeout", |course| {
+        Box::new(Timeout { batch: course.max_batch, delay: course.objective / 10 })
+    }),
 ];
 
 /// At most `batch` rows at once, without delay, passing over what would be late.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import subprocess
 
 from . import serving, tables
 
@@ -24,18 +25,12 @@ class Model:
         return 1e3 * self.max_batch / self.latency_ms(self.max_batch)
 
     def bound(self, rate_rps, slo_ms):
-        """The largest share of `rate_rps` that can be served in time, and the batch that does it.
-
-        A batch of `rows` must be gathered within what its run leaves of the objective.
-        """
-        fits = [
-            rows
-            for rows in range(1, self.max_batch + 1)
-            if rows <= rate_rps / 1e3 * (slo_ms - self.latency_ms(rows))
-        ]
-        rows = max(fits)
-        goodput_rps = 1e3 * rows / self.latency_ms(rows)
-        return min(1.0, goodput_rps / rate_rps), rows
+        """The share of `rate_rps` that could be served in time if all arrivals were known beforehand."""
+        numbers = (self.fixed_ms, self.row_ms, self.max_batch, slo_ms, rate_rps)
+        command = ["cargo", "run", "--quiet", "--release", "-p", "sim", "--example", "clairvoyant", "--"]
+        command += [str(number) for number in numbers]
+        run = subprocess.run(command, cwd=serving.ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        return float(run.stdout)
 
     def lossless_rps(self, slo_ms):
         """The rate up to which a request may wait out a whole batch before its own and be in time."""
