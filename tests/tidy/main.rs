@@ -5,5 +5,6 @@ mod code;
 mod dashboards;
 mod dependencies;
 mod documents;
+mod reference;
 mod samples;
 mod tree;

@@ -1,0 +1,24 @@
+//! Reference pages are rendered from the declarations the program itself uses.
+//!
+//! `SLUICE_WRITE_DOCS=1 cargo test -p sluice --test tidy` writes them again.
+
+use std::{fs, path::Path};
+
+use crate::tree::ROOT;
+
+/// Fails where the page at `path` differs from `rendered`, or writes it if that is asked for.
+#[expect(dead_code, reason = "the first page rendered from declarations uses it")]
+pub(crate) fn page(path: &str, rendered: &str) {
+    let file = Path::new(ROOT).join(path);
+    if std::env::var_os("SLUICE_WRITE_DOCS").is_some() {
+        fs::write(&file, rendered).expect("the page can be written");
+        return;
+    }
+    let written = fs::read_to_string(&file).unwrap_or_default();
+    let differs = written.lines().zip(rendered.lines()).position(|(is, should)| is != should);
+    let line = differs.map_or(written.lines().count().min(rendered.lines().count()), |at| at) + 1;
+    assert!(
+        written == rendered,
+        "{path}:{line}: differs from the declarations; write it again with SLUICE_WRITE_DOCS=1"
+    );
+}
