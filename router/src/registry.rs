@@ -264,6 +264,11 @@ impl Registry {
         self.models.load().iter().for_each(|model| model.take_counts());
     }
 
+    /// Has every model fold the samples it holds into its histograms.
+    pub fn drain_histograms(&self) {
+        self.models.load().iter().for_each(|model| model.dispatcher().metrics().drain());
+    }
+
     /// How each model did in the last minutes.
     pub fn history(&self) -> BTreeMap<String, Vec<Point>> {
         let models = self.models.load();

@@ -129,6 +129,7 @@ impl Router {
         tokio::spawn(place::run(Arc::downgrade(&state), learned));
         tokio::spawn(lend::run(Arc::downgrade(&state)));
         tokio::spawn(take_counts(Arc::clone(&state)));
+        tokio::spawn(drain_histograms(Arc::clone(&state)));
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
@@ -213,7 +214,7 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
         jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
-        metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
+        metrics: Box::new(move || state::page(&scraped, &for_page)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
         }),
@@ -376,6 +377,17 @@ async fn take_counts(state: Arc<ServerState<Registry>>) {
     loop {
         ticks.tick().await;
         state.backend.take_counts();
+    }
+}
+
+/// A histogram holds its samples until it is drained, whether or not anybody scrapes.
+async fn drain_histograms(state: Arc<ServerState<Registry>>) {
+    let mut ticks = interval(count::DRAIN_EVERY);
+    loop {
+        ticks.tick().await;
+        let state = Arc::clone(&state);
+        // Some ten thousand samples at a time: not between two requests.
+        let _ = tokio::task::spawn_blocking(move || state.backend.drain_histograms()).await;
     }
 }
 

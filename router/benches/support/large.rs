@@ -7,7 +7,7 @@ use router::{
     count::{ModelMetrics, Outcome, Reason, recent::RecentView},
     dispatch::{Limit, SetBy, View},
     lead::LeadState,
-    metrics::{self, Format},
+    metrics,
     place::{Moved, PlanState, PlannedModel},
     state::{
         Build, ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence,
@@ -28,7 +28,7 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn new() -> Self {
         let slices: Vec<SliceState> = (0..SLICES).map(slice).collect();
-        let counted: Vec<ModelMetrics> = (0..MODELS).map(|_| moved()).collect();
+        let counted: Vec<ModelMetrics> = (0..MODELS).map(|index| moved(&name(index))).collect();
         let gpu = |(index, slices): (usize, &[SliceState])| GpuState {
             gpu: format!("gpu{index}"),
             kind: Some("A100-80GB".to_owned()),
@@ -70,9 +70,9 @@ impl Fleet {
         Self { state, counted }
     }
 
-    pub(crate) fn page(&self, format: Format) -> Vec<u8> {
+    pub(crate) fn page(&self) -> String {
         let counted: Vec<&ModelMetrics> = self.counted.iter().collect();
-        metrics::write(&self.state, &counted, format)
+        metrics::write(&self.state, &counted)
     }
 }
 
@@ -160,14 +160,15 @@ fn model(index: usize, counted: &ModelMetrics, slices: &[SliceState]) -> ModelSt
 }
 
 /// Counts in every cell a model's histograms usually have, and of every label.
-fn moved() -> ModelMetrics {
-    let metrics = ModelMetrics::default();
+fn moved(model: &str) -> ModelMetrics {
+    let metrics = ModelMetrics::new(model);
+    let batches = metrics.batch_time("1g.10gb");
     for step in 0..2_000_u32 {
         let took = Duration::from_micros(500).mul_f64(1.005_f64.powi(step as i32));
         metrics.dispatched(took / 2);
         metrics.ended(Outcome::Served { took, in_time: step < 1_000 });
         metrics.sent(step % 64 + 1, ClosedBy::Full);
-        metrics.batch_time("1g.10gb").record(took.as_secs_f64() / 3.0);
+        batches.record(took.as_secs_f64() / 3.0);
     }
     for reason in [Reason::Overloaded, Reason::TooLate, Reason::NoReplica] {
         metrics.ended(Outcome::Refused(reason));

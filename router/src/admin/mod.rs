@@ -37,7 +37,6 @@ use crate::{
         listen::{self, Answer, Limits, Peer},
     },
     lend::Office,
-    metrics::Format,
     orders::{Order, OrderError},
 };
 
@@ -61,8 +60,8 @@ pub type Ordering = Pin<Box<dyn Future<Output = Result<Value, OrderError>> + Sen
 pub struct Hooks {
     /// Where training jobs are dealt with, if anywhere.
     pub jobs: Option<Arc<Office>>,
-    /// Every metric, in the format asked for.
-    pub metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
+    /// Every metric, in Prometheus' text format.
+    pub metrics: Box<dyn Fn() -> String + Send + Sync>,
     /// What is going on, as one document.
     pub state: Box<dyn Fn() -> Value + Send + Sync>,
     /// What went on in the last minutes, by model.

@@ -10,7 +10,7 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 use tower::Layer;
 
@@ -26,7 +26,7 @@ use crate::{
         reply::{self, Reply},
         unknown,
     },
-    metrics::Format,
+    metrics::CONTENT_TYPE,
 };
 
 const READ: &[&str] = &["GET", "HEAD"];
@@ -99,11 +99,9 @@ async fn ready<B: Backend>(State(admin): Asked<B>, RawQuery(query): RawQuery) ->
     views::ready(&admin.shared, verbose)
 }
 
-async fn metrics<B: Backend>(State(admin): Asked<B>, headers: HeaderMap) -> Response<Reply> {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
-    let page = Bytes::from((admin.hooks.metrics)(format));
-    reply::of(StatusCode::OK, HeaderValue::from_static(format.content_type()), page.into())
+async fn metrics<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
+    let page = Bytes::from((admin.hooks.metrics)());
+    reply::of(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), page.into())
 }
 
 async fn state<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {

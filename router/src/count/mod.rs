@@ -2,13 +2,19 @@
 //!
 //! Control and the state document read these counts; the `metrics` module exposes them.
 
-mod histogram;
+use std::time::Duration;
+
+mod histograms;
 mod model;
 pub mod recent;
+mod spec;
 mod tenant;
 
 pub use self::{
-    histogram::{Histogram, Reading, SCHEMA, Scale},
     model::{Closings, Lookups, ModelMetrics, Outcome, Reason, Refusals, Totals},
+    spec::{BATCH_ROWS, BATCH_SECONDS, Kind, QUEUE_SECONDS, REQUEST_SECONDS, Spec, Unit},
     tenant::{TenantMetrics, TenantTotals, Underway},
 };
+
+/// How often the samples of histograms are [drained](ModelMetrics::drain).
+pub const DRAIN_EVERY: Duration = Duration::from_secs(1);

@@ -1,19 +1,18 @@
 //! What happened to one model's requests, counted as it happens.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use metrics::{Histogram, Label};
 use policy::dispatch::ClosedBy;
 use serde::{Deserialize, Serialize};
 
-use super::{Histogram, Scale};
+use super::{
+    histograms::Histograms,
+    spec::{BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS},
+};
 use crate::error::InferError;
 
 /// How a request ended.
@@ -85,17 +84,16 @@ impl From<&InferError> for Outcome {
 }
 
 /// The counts and distributions of one model.
+///
+/// Counts are our own, since control and the state document read them; the exporter's handles can
+/// only be written.
 #[derive(Debug)]
 pub struct ModelMetrics {
     counts: Counts,
-    /// Time from arrival to answer.
-    pub request: Histogram,
-    /// Time from arrival to dispatch.
-    pub queue: Histogram,
-    /// Rows of each batch.
-    pub rows: Histogram,
-    /// How long batches took on slices of each profile.
-    pub batch_times: Mutex<BTreeMap<String, Arc<Histogram>>>,
+    histograms: Histograms,
+    request: Histogram,
+    queue: Histogram,
+    rows: Histogram,
 }
 
 #[derive(Debug, Default)]
@@ -118,19 +116,19 @@ struct Counts {
     miss: AtomicU64,
 }
 
-impl Default for ModelMetrics {
-    fn default() -> Self {
+impl ModelMetrics {
+    /// Nothing counted yet of `model`.
+    pub fn new(model: &str) -> Self {
+        let histograms = Histograms::new(model);
         Self {
             counts: Counts::default(),
-            request: Histogram::new(Scale::Seconds),
-            queue: Histogram::new(Scale::Seconds),
-            rows: Histogram::new(Scale::Rows),
-            batch_times: Mutex::default(),
+            request: histograms.bind(&REQUEST_SECONDS, Vec::new()),
+            queue: histograms.bind(&QUEUE_SECONDS, Vec::new()),
+            rows: histograms.bind(&BATCH_ROWS, Vec::new()),
+            histograms,
         }
     }
-}
 
-impl ModelMetrics {
     /// A request ended.
     pub fn ended(&self, outcome: Outcome) {
         match outcome {
@@ -168,10 +166,21 @@ impl ModelMetrics {
     }
 
     /// Where the times of batches on slices of `profile` are recorded.
-    pub fn batch_time(&self, profile: &str) -> Arc<Histogram> {
-        let mut times = self.batch_times.lock();
-        let time = times.entry(profile.to_owned());
-        Arc::clone(time.or_insert_with(|| Arc::new(Histogram::new(Scale::Seconds))))
+    pub fn batch_time(&self, profile: &str) -> Histogram {
+        self.histograms.bind(&BATCH_SECONDS, vec![Label::new("profile", profile.to_owned())])
+    }
+
+    /// Folds the samples recorded since the last time into their buckets.
+    ///
+    /// Samples are held until then, so this is called every [`DRAIN_EVERY`](super::DRAIN_EVERY)
+    /// whether or not anybody scrapes.
+    pub fn drain(&self) {
+        self.histograms.drain();
+    }
+
+    /// Every distribution in Prometheus' text format.
+    pub fn render(&self) -> String {
+        self.histograms.render()
     }
 
     /// A request was answered from memory.

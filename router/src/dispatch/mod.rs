@@ -112,7 +112,7 @@ impl Dispatcher {
             clock,
             alarm: Alarm::new()?,
             came: Notify::new(),
-            metrics: ModelMetrics::default(),
+            metrics: ModelMetrics::new(&model.name),
             state: Mutex::new(State::new(machine, model.slo)),
             tasks: OnceLock::new(),
             loads_in_ms: AtomicU64::new(0),

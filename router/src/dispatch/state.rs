@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use metrics::Histogram;
 use oip::{Signature, Tensor};
 use policy::{
     dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, Refusal},
@@ -19,7 +20,6 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    count::Histogram,
     error::InferError,
     http::backend::Answer,
     trace::{BatchSpan, Traced},
@@ -54,7 +54,7 @@ pub(super) struct Attached {
     pub(super) link: Link,
     pub(super) process: Arc<Process>,
     /// How long its batches, and those of its like, took.
-    pub(super) took: Arc<Histogram>,
+    pub(super) took: Histogram,
     /// What it takes and gives.
     pub(super) signature: Arc<Signature>,
 }

@@ -1,14 +1,11 @@
 //! The metrics of workers, their GPUs and slices, and their families.
 
-use std::sync::Arc;
-
 use super::{
     Kind, Spec, Unit,
-    page::{Page, Sample},
+    page::{count, number},
     spec,
 };
 use crate::{
-    count::{Histogram, ModelMetrics, Scale},
     place::DrainPhase,
     state::{GpuState, Memory, Presence, SliceState, State},
 };
@@ -62,13 +59,6 @@ pub(super) const RESTARTS: Spec = spec(
     &["gpu", "slice"],
     "How often a slice's processes were started again.",
 );
-pub(super) const BATCH_SECONDS: Spec = spec(
-    "sluice_worker_batch_duration_seconds",
-    Unit::Seconds,
-    Kind::Histogram(Scale::Seconds),
-    &["model", "profile"],
-    "Time an executor worked on a batch, by model and profile of its slice.",
-);
 pub(super) const GPU_PROBLEM: Spec = spec(
     "sluice_worker_gpu_problem",
     Unit::Count,
@@ -105,111 +95,57 @@ pub(super) const GPU_ECC: Spec = spec(
     "Errors of a GPU's memory since its driver was loaded, corrected and uncorrected, where it says.",
 );
 
-/// Writes them.
-pub(super) fn write(page: &mut Page, state: &State, counted: &[&ModelMetrics]) {
-    workers(page, state);
-    slices(page, state);
-    batches(page, state, counted);
-    gpus(page, state);
+pub(super) fn record(state: &State) {
+    workers(state);
+    for gpu in state.gpus() {
+        gpu.slices.iter().for_each(|slice| self::slice(&gpu.gpu, slice));
+        self::gpu(gpu);
+    }
 }
 
-fn workers(page: &mut Page, state: &State) {
-    let count = |wanted: Presence| state.workers.iter().filter(|one| one.state == wanted).count();
-    let counts = Presence::ALL.map(|(name, wanted)| (name, count(wanted) as u64));
-    page.family(&WORKERS, counts.map(|(name, count)| Sample::count([name], count)));
-    let drains = DrainPhase::ALL.map(|(name, wanted)| {
-        let there = state.workers.iter().filter_map(|one| one.drain.as_ref());
-        Sample::count([name], there.filter(|drain| drain.state == wanted).count() as u64)
-    });
-    page.family(&DRAINS, drains);
-    let age = state.workers.iter().map(|one| Sample::number([&*one.name], one.silent_s));
-    page.family(&REPORT_AGE, age);
+fn workers(state: &State) {
+    for (name, wanted) in Presence::ALL {
+        let workers = state.workers.iter().filter(|worker| worker.state == wanted).count();
+        number(&WORKERS, [name], workers as f64);
+    }
+    for (name, wanted) in DrainPhase::ALL {
+        let drains = state.workers.iter().filter_map(|worker| worker.drain.as_ref());
+        number(&DRAINS, [name], drains.filter(|drain| drain.state == wanted).count() as f64);
+    }
+    for worker in &state.workers {
+        number(&REPORT_AGE, [&worker.name], worker.silent_s);
+    }
 }
 
-/// Every slice with its GPU's name.
-fn pairs(state: &State) -> impl Iterator<Item = (&str, &SliceState)> {
-    state.gpus().flat_map(|gpu| gpu.slices.iter().map(|slice| (&*gpu.gpu, slice)))
+fn slice(gpu: &str, slice: &SliceState) {
+    let (name, profile) = (slice.slice.as_str(), slice.profile.as_str());
+    if let Some(uuid) = &slice.uuid {
+        number(&SLICE_INFO, [gpu, name, profile, uuid], 1.0);
+    }
+    number(&SLICE_BUSY, [gpu, name, profile], slice.busy_s());
+    number(&SLICE_MEMORY, [gpu, name, "used"], slice.used_bytes() as f64);
+    if let Some(bytes) = slice.memory_bytes {
+        number(&SLICE_MEMORY, [gpu, name, "total"], bytes as f64);
+    }
+    let restarts = slice.lanes.iter().map(|lane| u64::from(lane.restarts)).sum();
+    count(&RESTARTS, [gpu, name], restarts);
 }
 
-fn slices(page: &mut Page, state: &State) {
-    page.family(
-        &SLICE_INFO,
-        pairs(state).filter_map(|(gpu, slice)| {
-            let uuid = slice.uuid.as_deref()?;
-            Some(Sample::count([gpu, &slice.slice, &slice.profile, uuid], 1))
-        }),
-    );
-    page.family(
-        &SLICE_BUSY,
-        pairs(state).map(|(gpu, slice)| {
-            Sample::number([gpu, &slice.slice, &slice.profile], slice.busy_s())
-        }),
-    );
-    page.family(
-        &SLICE_MEMORY,
-        pairs(state).flat_map(|(gpu, slice)| {
-            let total = slice.memory_bytes.map(|bytes| ("total", bytes));
-            let both = [("used", slice.used_bytes())].into_iter().chain(total);
-            both.map(move |(kind, bytes)| Sample::count([gpu, &slice.slice, kind], bytes))
-        }),
-    );
-    page.family(
-        &RESTARTS,
-        pairs(state).map(|(gpu, slice)| {
-            let restarts = slice.lanes.iter().map(|lane| u64::from(lane.restarts)).sum();
-            Sample::count([gpu, &slice.slice], restarts)
-        }),
-    );
-}
-
-fn batches(page: &mut Page, state: &State, counted: &[&ModelMetrics]) {
-    let times = |counts: &&ModelMetrics| -> Vec<(String, Arc<Histogram>)> {
-        let times = counts.batch_times.lock();
-        times.iter().map(|(profile, time)| (profile.clone(), Arc::clone(time))).collect()
-    };
-    let all: Vec<Vec<(String, Arc<Histogram>)>> = counted.iter().map(times).collect();
-    let samples = state.models.iter().zip(&all).flat_map(|(model, times)| {
-        times.iter().map(|(profile, time)| Sample::distribution([&*model.name, profile], time))
-    });
-    page.family(&BATCH_SECONDS, samples);
-}
-
-fn gpus(page: &mut Page, state: &State) {
-    page.family(&GPU_PROBLEM, each(state, |gpu| Some(gpu.problem.is_some().into())));
-    page.family(
-        &GPU_MEMORY,
-        both(state, |gpu| {
-            let Memory { total_bytes, used_bytes } = gpu.memory?;
-            Some([("total", total_bytes), ("used", used_bytes)])
-        }),
-    );
-    page.family(&GPU_POWER, each(state, |gpu| gpu.power_w));
-    page.family(&GPU_TEMPERATURE, each(state, |gpu| gpu.temperature_c.map(f64::from)));
-    page.family(
-        &GPU_ECC,
-        both(state, |gpu| {
-            let (corrected, uncorrected) = gpu.ecc?;
-            Some([("corrected", corrected), ("uncorrected", uncorrected)])
-        }),
-    );
-}
-
-/// One series for each GPU that says it.
-fn each(
-    state: &State,
-    value: impl Fn(&GpuState) -> Option<f64>,
-) -> impl Iterator<Item = Sample<'_>> {
-    state.gpus().filter_map(move |gpu| Some(Sample::number([&*gpu.gpu], value(gpu)?)))
-}
-
-/// Two series for each GPU that says them.
-fn both(
-    state: &State,
-    values: impl Fn(&GpuState) -> Option<[(&'static str, u64); 2]>,
-) -> impl Iterator<Item = Sample<'_>> {
-    let pairs = state.gpus().filter_map(move |gpu| {
-        let sample = |(kind, count)| Sample::count([&*gpu.gpu, kind], count);
-        Some(values(gpu)?.map(sample))
-    });
-    pairs.flatten()
+fn gpu(gpu: &GpuState) {
+    let name = gpu.gpu.as_str();
+    number(&GPU_PROBLEM, [name], gpu.problem.is_some().into());
+    if let Some(Memory { total_bytes, used_bytes }) = gpu.memory {
+        number(&GPU_MEMORY, [name, "total"], total_bytes as f64);
+        number(&GPU_MEMORY, [name, "used"], used_bytes as f64);
+    }
+    if let Some(watts) = gpu.power_w {
+        number(&GPU_POWER, [name], watts);
+    }
+    if let Some(celsius) = gpu.temperature_c {
+        number(&GPU_TEMPERATURE, [name], celsius.into());
+    }
+    if let Some((corrected, uncorrected)) = gpu.ecc {
+        count(&GPU_ECC, [name, "corrected"], corrected);
+        count(&GPU_ECC, [name, "uncorrected"], uncorrected);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Kind, Spec, Unit,
-    page::{Page, Sample},
+    page::{count, number},
     spec,
 };
 use crate::{lead::Role, state::State};
@@ -37,13 +37,13 @@ pub(super) const ETCD_WAIT: Spec = spec(
 );
 
 /// Who leads, and how etcd answers.
-pub(super) fn write(page: &mut Page, state: &State) {
+pub(super) fn record(state: &State) {
     let lead = &state.lead;
     let plans = matches!(lead.role, Role::Alone | Role::Leads);
     let etcd = lead.etcd.unwrap_or_default();
-    page.family(&LEADER, [Sample::number([], f64::from(u8::from(plans)))]);
-    page.family(&LED, [Sample::count([], lead.times_led)]);
-    let requests = [("answered", etcd.answered), ("failed", etcd.failed)];
-    page.family(&ETCD, requests.map(|(result, count)| Sample::count([result], count)));
-    page.family(&ETCD_WAIT, [Sample::number([], etcd.waited_s)]);
+    number(&LEADER, [], f64::from(u8::from(plans)));
+    count(&LED, [], lead.times_led);
+    count(&ETCD, ["answered"], etcd.answered);
+    count(&ETCD, ["failed"], etcd.failed);
+    number(&ETCD_WAIT, [], etcd.waited_s);
 }

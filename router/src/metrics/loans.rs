@@ -2,7 +2,7 @@
 
 use super::{
     Kind, Spec, Unit,
-    page::{Page, Sample},
+    page::{count, number},
     spec,
 };
 use crate::state::State;
@@ -43,22 +43,21 @@ pub(super) const LOST: Spec = spec(
     "GPU-seconds of training that were done in vain.",
 );
 
-pub(super) fn write(page: &mut Page, state: &State) {
+pub(super) fn record(state: &State) {
     let jobs = &state.jobs;
-    page.family(
-        &JOBS,
-        jobs.states.iter().map(|(state, count)| Sample::count([&**state], *count as u64)),
-    );
+    for (state, known) in &jobs.states {
+        number(&JOBS, [state], *known as f64);
+    }
     let loans = jobs.loans;
-    let loans = [("lent", loans.lent), ("returning", loans.returning), ("overdue", loans.overdue)];
-    page.family(&LOANS, loans.map(|(state, slices)| Sample::count([state], slices as u64)));
+    for (state, slices) in
+        [("lent", loans.lent), ("returning", loans.returning), ("overdue", loans.overdue)]
+    {
+        number(&LOANS, [state], slices as f64);
+    }
     let counts = jobs.counts;
-    let reclaims = [
-        ("inference", counts.for_inference.saturating_sub(counts.in_emergency)),
-        ("emergency", counts.in_emergency),
-        ("job", counts.for_jobs),
-    ];
-    page.family(&RECLAIMS, reclaims.map(|(reason, count)| Sample::count([reason], count)));
-    page.family(&KILLS, [Sample::count([], counts.overdue)]);
-    page.family(&LOST, [Sample::number([], counts.lost_gpu_s)]);
+    count(&RECLAIMS, ["inference"], counts.for_inference.saturating_sub(counts.in_emergency));
+    count(&RECLAIMS, ["emergency"], counts.in_emergency);
+    count(&RECLAIMS, ["job"], counts.for_jobs);
+    count(&KILLS, [], counts.overdue);
+    number(&LOST, [], counts.lost_gpu_s);
 }

@@ -1,13 +1,8 @@
 //! Every metric the router exports, declared once.
 //!
-//! A metric is added by adding its constant, naming it in [`ALL`] and writing its family in
-//! `families`. Events are counted as they happen, in [`count`](crate::count); everything else is
-//! read off the [`State`](crate::state::State) when somebody asks, so that a slice or a tenant that
-//! is gone leaves no series behind.
-//!
-//! The page is written here rather than by an exporter crate: those at hand export a histogram
-//! with classic buckets or as a native one but never as both, and need a protobuf compiler to be
-//! built.
+//! A metric is added by adding its constant, naming it in [`ALL`] and recording its series in
+//! `families`. Requests are counted as they go by, in [`count`](crate::count), which also has the
+//! histograms; everything else is read off the [`State`](crate::state::State) at a scrape.
 
 mod families;
 mod fleet;
@@ -15,50 +10,10 @@ mod lead;
 mod loans;
 mod page;
 mod placement;
-mod protobuf;
-mod text;
 
-pub use self::{families::write, page::Format};
-use crate::count::Scale;
-
-/// A metric's whole declaration.
-#[derive(Clone, Copy, Debug)]
-pub struct Spec {
-    /// The exported name.
-    pub name: &'static str,
-    /// Its unit, already part of `name`.
-    pub unit: Unit,
-    /// What kind of series it is.
-    pub kind: Kind,
-    /// The labels of each of its series.
-    pub labels: &'static [&'static str],
-    /// One line for `# HELP`.
-    pub help: &'static str,
-}
-
-/// What a metric's numbers count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Things, or nothing at all.
-    Count,
-    /// Seconds.
-    Seconds,
-    /// Bytes.
-    Bytes,
-    /// Parts of one.
-    Ratio,
-}
-
-/// The kind of a metric.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// Only rises.
-    Counter,
-    /// Rises and falls.
-    Gauge,
-    /// A distribution on this scale.
-    Histogram(Scale),
-}
+pub use self::{families::write, page::CONTENT_TYPE};
+use crate::count::{BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
+pub use crate::count::{Kind, Spec, Unit};
 
 const fn spec(
     name: &'static str,
@@ -107,20 +62,6 @@ const TARGET: Spec = spec(
     MODEL,
     "The share of requests that must be within the objective.",
 );
-const REQUEST_SECONDS: Spec = spec(
-    "sluice_request_duration_seconds",
-    Unit::Seconds,
-    Kind::Histogram(Scale::Seconds),
-    MODEL,
-    "Time from arrival to answer of requests served.",
-);
-const QUEUE_SECONDS: Spec = spec(
-    "sluice_queue_duration_seconds",
-    Unit::Seconds,
-    Kind::Histogram(Scale::Seconds),
-    MODEL,
-    "Time from arrival to dispatch.",
-);
 const WAITING: Spec =
     spec("sluice_queue_requests", Unit::Count, Kind::Gauge, MODEL, "Requests waiting for a batch.");
 const OLDEST: Spec = spec(
@@ -136,13 +77,6 @@ const IN_FLIGHT: Spec = spec(
     Kind::Gauge,
     MODEL,
     "Requests on replicas whose callers still wait.",
-);
-const BATCH_ROWS: Spec = spec(
-    "sluice_batch_requests",
-    Unit::Count,
-    Kind::Histogram(Scale::Rows),
-    MODEL,
-    "Rows per batch sent.",
 );
 const BATCHES: Spec = spec(
     "sluice_batches_total",
@@ -254,7 +188,7 @@ pub const ALL: &[Spec] = &[
     fleet::SLICE_BUSY,
     fleet::SLICE_MEMORY,
     fleet::RESTARTS,
-    fleet::BATCH_SECONDS,
+    BATCH_SECONDS,
     fleet::GPU_PROBLEM,
     fleet::GPU_MEMORY,
     fleet::GPU_POWER,

@@ -1,135 +1,146 @@
-//! The page a scraper reads, in the format it asked for.
+//! The page a scraper reads: what the exporter renders, family by family in the order of [`ALL`].
 
-use super::{Spec, protobuf, text};
-use crate::count::Histogram;
+use std::collections::HashMap;
 
-/// A format of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Lines of text, with classic histograms.
-    Text,
-    /// Length-delimited messages, with histograms both classic and native.
-    Protobuf,
+use metrics::{Label, counter, gauge};
+use metrics_exporter_prometheus::formatting::{write_help_line, write_type_line};
+
+use super::{ALL, Kind, Spec};
+
+/// The format's name in `Content-Type`.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Records the count of one series with the recorder of this scrape.
+pub(super) fn count<const N: usize>(spec: &Spec, labels: [&str; N], count: u64) {
+    counter!(spec.name, named(spec, labels)).absolute(count);
 }
 
-impl Format {
-    /// The best format for a request that accepts `accept`.
-    ///
-    /// Prometheus lists what it reads with weights; the messages are named among them only if it
-    /// wants native histograms, and then first.
-    pub fn accepted(accept: &str) -> Self {
-        let weight = |part: &str| {
-            let mut q = part.split(';').filter_map(|field| field.trim().strip_prefix("q="));
-            q.next_back().and_then(|q| q.trim().parse().ok()).unwrap_or(1.0_f64)
-        };
-        let kind = |part: &str| part.split(';').next().unwrap_or_default().trim().to_lowercase();
-        let is_ours = |part: &&str| {
-            let field = |wanted: &str| part.split(';').any(|field| field.trim() == wanted);
-            kind(part) == "application/vnd.google.protobuf"
-                && field("proto=io.prometheus.client.MetricFamily")
-                && field("encoding=delimited")
-        };
-        let is_text = |part: &&str| matches!(kind(part).as_str(), "text/plain" | "text/*" | "*/*");
-        let best = |wanted: &dyn Fn(&&str) -> bool| {
-            accept.split(',').filter(wanted).map(weight).fold(0.0, f64::max)
-        };
-        if best(&is_ours) > best(&is_text) { Self::Protobuf } else { Self::Text }
-    }
+/// Records the value of one series with the recorder of this scrape.
+///
+/// The exporter's counters are whole. A counter of fractions goes through here, and its declaration
+/// makes a counter of it on the page.
+pub(super) fn number<const N: usize>(spec: &Spec, labels: [&str; N], value: f64) {
+    // The sum of nothing is -0, which no series is.
+    gauge!(spec.name, named(spec, labels)).set(value + 0.0);
+}
 
-    /// Its name in `Content-Type`.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Self::Protobuf => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
-                 encoding=delimited"
+fn named<const N: usize>(spec: &Spec, labels: [&str; N]) -> Vec<Label> {
+    debug_assert_eq!(spec.labels.len(), N, "{}", spec.name);
+    let pairs = spec.labels.iter().zip(labels);
+    pairs.map(|(name, value)| Label::new(*name, value.to_owned())).collect()
+}
+
+/// Merges what several recorders rendered, so that no family stands twice.
+pub(super) fn merge(rendered: &[String]) -> String {
+    let mut families: HashMap<&str, Vec<&str>> = HashMap::new();
+    for text in rendered {
+        let mut samples = None;
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            match line.strip_prefix("# TYPE ").and_then(|typed| typed.split(' ').next()) {
+                Some(name) => samples = Some(families.entry(name).or_default()),
+                None => samples.iter_mut().for_each(|samples| samples.push(line)),
             }
         }
     }
-}
-
-/// One series and its value.
-#[derive(Debug)]
-pub(super) struct Sample<'a> {
-    /// The values of its metric's labels.
-    pub(super) labels: Vec<&'a str>,
-    pub(super) value: Value<'a>,
-}
-
-/// The value of a series.
-#[derive(Debug)]
-pub(super) enum Value<'a> {
-    Number(f64),
-    Distribution(&'a Histogram),
-}
-
-impl<'a> Sample<'a> {
-    pub(super) fn number(labels: impl Into<Vec<&'a str>>, value: f64) -> Self {
-        // The sum of nothing is -0, which no counter is.
-        Self { labels: labels.into(), value: Value::Number(value + 0.0) }
-    }
-
-    pub(super) fn count(labels: impl Into<Vec<&'a str>>, count: u64) -> Self {
-        Self::number(labels, count as f64)
-    }
-
-    pub(super) fn distribution(labels: impl Into<Vec<&'a str>>, of: &'a Histogram) -> Self {
-        Self { labels: labels.into(), value: Value::Distribution(of) }
-    }
-}
-
-/// A page being written.
-#[derive(Debug)]
-pub(super) struct Page {
-    format: Format,
-    bytes: Vec<u8>,
-}
-
-impl Page {
-    pub(super) fn new(format: Format) -> Self {
-        Self { format, bytes: Vec::new() }
-    }
-
-    /// Writes every series of one metric; a metric without any is left out.
-    pub(super) fn family<'a>(
-        &mut self,
-        spec: &Spec,
-        samples: impl IntoIterator<Item = Sample<'a>>,
-    ) {
-        let mut samples = samples.into_iter().peekable();
-        if samples.peek().is_none() {
-            return;
+    let mut page = String::with_capacity(rendered.iter().map(String::len).sum());
+    for spec in ALL {
+        let Some(samples) = families.get_mut(spec.name) else { continue };
+        let kind = match spec.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        // A histogram's buckets stand in the order of their bounds; other samples come in any order.
+        if !matches!(spec.kind, Kind::Histogram(_)) {
+            samples.sort_unstable();
         }
-        match self.format {
-            Format::Text => text::family(&mut self.bytes, spec, samples),
-            Format::Protobuf => protobuf::family(&mut self.bytes, spec, samples),
+        write_help_line(&mut page, spec.name, None, None, spec.help);
+        write_type_line(&mut page, spec.name, None, None, kind);
+        for sample in samples {
+            page.push_str(sample);
+            page.push('\n');
         }
     }
-
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
+    page
 }
 
 #[cfg(test)]
 mod tests {
+    use metrics::with_local_recorder;
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
     use super::*;
+    use crate::{
+        count::{ModelMetrics, Outcome},
+        metrics::{BUILD, OBJECTIVE, REQUEST_SECONDS, REQUESTS, fleet::SLICE_BUSY},
+    };
+
+    fn page(record: impl FnOnce(), models: &[&ModelMetrics]) -> String {
+        let scrape = PrometheusBuilder::new().build_recorder();
+        with_local_recorder(&scrape, record);
+        let mut rendered = vec![scrape.handle().render()];
+        rendered.extend(models.iter().map(|model| model.render()));
+        merge(&rendered)
+    }
 
     #[test]
-    fn messages_are_sent_only_to_those_who_prefer_them() {
-        let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
-                      encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,\
-                      application/openmetrics-text;version=0.0.1;q=0.75,\
-                      text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        let plain = "application/openmetrics-text;version=1.0.0;q=0.8,\
-                     text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        let other = "application/vnd.google.protobuf;proto=some.other.Message;\
-                     encoding=delimited,*/*;q=0.1";
-        let last = "text/plain,application/vnd.google.protobuf;\
-                    proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.3";
-        assert_eq!(Format::accepted(native), Format::Protobuf);
-        for accept in [plain, other, last, "", "*/*", ";;q=,,"] {
-            assert_eq!(Format::accepted(accept), Format::Text, "{accept}");
+    fn families_keep_their_declared_order_and_samples_are_sorted() {
+        let written = page(
+            || {
+                number(&OBJECTIVE, ["m"], 0.05);
+                count(&REQUESTS, ["m", "served"], 1 << 60);
+                count(&REQUESTS, ["m", "failed"], 0);
+            },
+            &[],
+        );
+        let help = [REQUESTS.help, OBJECTIVE.help];
+        assert_eq!(
+            written,
+            format!(
+                "# HELP sluice_requests_total {}\n# TYPE sluice_requests_total counter\n\
+                 sluice_requests_total{{model=\"m\",outcome=\"failed\"}} 0\n\
+                 sluice_requests_total{{model=\"m\",outcome=\"served\"}} {}\n\
+                 # HELP sluice_objective_seconds {}\n# TYPE sluice_objective_seconds gauge\n\
+                 sluice_objective_seconds{{model=\"m\"}} 0.05\n",
+                help[0],
+                1_u64 << 60,
+                help[1]
+            )
+        );
+    }
+
+    #[test]
+    fn counter_of_fractions_stays_a_counter() {
+        let name = SLICE_BUSY.name;
+        let written = page(|| number(&SLICE_BUSY, ["g", "s", "p"], -0.0), &[]);
+        assert!(written.contains(&format!("# TYPE {name} counter\n")), "{written}");
+        assert!(written.ends_with("} 0\n"), "{written}");
+    }
+
+    #[test]
+    fn label_value_stays_within_its_quotes() {
+        let written = page(|| number(&BUILD, ["a\"b\nc", "1e9"], 1e9), &[]);
+        let line = "sluice_build_info{version=\"a\\\"b\\nc\",revision=\"1e9\"} 1000000000\n";
+        assert!(written.ends_with(line), "{written}");
+    }
+
+    #[test]
+    fn histograms_of_several_models_make_one_family() {
+        let models = ["a", "b"].map(ModelMetrics::new);
+        for millis in [1, 30, 70_000] {
+            let took = std::time::Duration::from_millis(millis);
+            models[1].ended(Outcome::Served { took, in_time: true });
         }
+        let written = page(|| (), &[&models[0], &models[1]]);
+        let name = REQUEST_SECONDS.name;
+        assert_eq!(written.matches(&format!("# TYPE {name} histogram\n")).count(), 1);
+        let bucket = |model: &str, bound: &str| {
+            let series = format!("\n{name}_bucket{{model=\"{model}\",le=\"{bound}\"}} ");
+            written.split_once(&series).and_then(|(_, rest)| rest.lines().next())
+        };
+        assert_eq!(bucket("a", "+Inf"), Some("0"));
+        let counts = ["0.001", "0.02", "0.05", "10", "+Inf"].map(|bound| bucket("b", bound));
+        assert_eq!(counts, ["1", "1", "2", "2", "3"].map(Some));
+        assert!(written.contains(&format!("{name}_sum{{model=\"b\"}} 70.031\n")), "{written}");
     }
 }

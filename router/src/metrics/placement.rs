@@ -2,7 +2,7 @@
 
 use super::{
     Kind, Spec, Unit,
-    page::{Page, Sample},
+    page::{count, number},
     spec,
 };
 use crate::{place::PinPhase, state::State};
@@ -64,28 +64,28 @@ pub(super) const ERROR: Spec = spec(
     "The median error of predicted slowdowns, as a part of what was seen.",
 );
 
-pub(super) fn write(page: &mut Page, state: &State) {
+pub(super) fn record(state: &State) {
     let plan = &state.plan;
-    let demand = plan.models.iter().map(|one| Sample::number([&*one.model], one.demand_rps));
-    page.family(&DEMAND, demand);
-    let known =
-        plan.models.iter().filter_map(|one| Some(Sample::number([&*one.model], one.capacity_rps?)));
-    page.family(&CAPACITY, known);
-    page.family(&GPUS, [Sample::number([], plan.gpus_used as f64)]);
+    for one in &plan.models {
+        number(&DEMAND, [&one.model], one.demand_rps);
+        if let Some(capacity) = one.capacity_rps {
+            number(&CAPACITY, [&one.model], capacity);
+        }
+    }
+    number(&GPUS, [], plan.gpus_used as f64);
     let moved = plan.moved;
-    let moves = [("start", moved.start), ("stop", moved.stop), ("cut", moved.cut)];
-    page.family(&MOVES, moves.into_iter().map(|(reason, count)| Sample::count([reason], count)));
-    page.family(&REFUSED, [Sample::number([], plan.refusals.len() as f64)]);
-    let pins = PinPhase::ALL.map(|(name, wanted)| {
-        let count = state.pins.iter().filter(|pin| pin.state == wanted).count();
-        Sample::count([name], count as u64)
-    });
-    page.family(&PINS, pins);
-    let slowed = state.models.iter().flat_map(|model| {
-        let largest = model.dispatch.slowdowns_by_slice();
-        largest.map(|(slice, slowdown)| Sample::number([&*model.name, slice], slowdown))
-    });
-    page.family(&INTERFERENCE, slowed);
-    let error = plan.interference_error.unwrap_or(0.0);
-    page.family(&ERROR, [Sample::number([], error)]);
+    for (reason, moves) in [("start", moved.start), ("stop", moved.stop), ("cut", moved.cut)] {
+        count(&MOVES, [reason], moves);
+    }
+    number(&REFUSED, [], plan.refusals.len() as f64);
+    for (name, wanted) in PinPhase::ALL {
+        let pins = state.pins.iter().filter(|pin| pin.state == wanted).count();
+        number(&PINS, [name], pins as f64);
+    }
+    for model in &state.models {
+        for (slice, slowdown) in model.dispatch.slowdowns_by_slice() {
+            number(&INTERFERENCE, [&model.name, slice], slowdown);
+        }
+    }
+    number(&ERROR, [], plan.interference_error.unwrap_or(0.0));
 }

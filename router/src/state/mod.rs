@@ -20,7 +20,7 @@ use crate::{
     http::{ServerState, backend::Backend},
     jobs::{Brief, Counts},
     lead::LeadState,
-    metrics::{self, Format},
+    metrics,
     model::Model,
     place::{self, PinState, PlanState},
     registry::Registry,
@@ -183,8 +183,8 @@ impl State {
 }
 
 /// The page for a scraper.
-pub fn page(shared: &ServerState<Registry>, build: &Build, format: Format) -> Vec<u8> {
+pub fn page(shared: &ServerState<Registry>, build: &Build) -> String {
     let models = shared.backend.models();
     let counted: Vec<_> = models.iter().map(|model| model.dispatcher().metrics()).collect();
-    metrics::write(&State::of(shared, build, &models), &counted, format)
+    metrics::write(&State::of(shared, build, &models), &counted)
 }
