@@ -93,7 +93,7 @@ impl Server {
                     if asked.model == "echo" {
                         return Ok(json!({"applied": asked.apply}));
                     }
-                    Err(ObjectiveError::UnknownModel { model: asked.model })
+                    Err(ObjectiveError::UnknownModel { model: asked.model }.into())
                 })
             }),
             order: Box::new(|order| {
