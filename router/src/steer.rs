@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use config::{Config, Objective, ObjectiveError};
 use serde_json::{Value, json};
 
 use crate::{
     admin::{ReloadError, SteerError},
-    config::{self, Config, Objective, ObjectiveError},
     http::ServerState,
     jobs::Seat,
     lead::KeepError,
@@ -90,9 +90,7 @@ async fn share(
     let failed = |_| SteerError::Conflict { why: "writing failed".to_owned() };
     aimed.await.map_err(failed)?.map_err(|error| match error {
         KeepError::Follows { leader } => SteerError::Follows { leader },
-        KeepError::File(_) | KeepError::Etcd(_) => {
-            SteerError::Unkept { why: error.to_string() }
-        }
+        KeepError::File(_) | KeepError::Etcd(_) => SteerError::Unkept { why: error.to_string() },
     })?;
     let changes = json!(config::diff(before, &state.backend.config_in_force()));
     tracing::info!(model = asked.model, %changes, "objective changed by an operator");

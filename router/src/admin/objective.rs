@@ -4,13 +4,13 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
+use config::{Objective, ObjectiveError};
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 
 use super::routes::Asked;
 use crate::{
-    config::{Objective, ObjectiveError},
     http::{backend::Backend, reply},
     lead::Leader,
 };

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use config::{Config, Loans};
 use policy::loan::{Decisions, History, Tenant, Use, World, accrue, decide};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -38,7 +39,6 @@ pub use self::{
     office::{LogPage, Office},
 };
 use crate::{
-    config::{Config, Loans},
     fleet::{Fleet, Seen},
     http::{
         ServerState,

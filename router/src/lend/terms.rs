@@ -2,10 +2,11 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use config::Loans;
 use policy::loan::{Loaning, Rules, order};
 use protocol::RankReport;
 
-use crate::{config::Loans, fleet::Seen, jobs::Seat};
+use crate::{fleet::Seen, jobs::Seat};
 
 /// The slices that are reported, and the rank on each.
 pub(super) fn reported(seen: &[Seen]) -> HashMap<Seat, Option<&RankReport>> {

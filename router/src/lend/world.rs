@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use config::{Config, Loans};
 use mig::{Kind, Profile};
 use policy::{
     loan::{
@@ -13,7 +14,6 @@ use protocol::{GpuReport, SliceReport};
 
 use super::ledger::{Needs, Slices};
 use crate::{
-    config::{Config, Loans},
     fleet::Seen,
     jobs::{Record, Seat, Spec, profile_compute},
 };

@@ -10,6 +10,7 @@ mod error;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
+use config::Objective;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -20,7 +21,6 @@ pub use self::{
     error::OrderError,
 };
 use crate::{
-    config::Objective,
     jobs::Seat,
     lead::{KeepError, Keeping, SharedRecords},
 };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use config::Config;
 use policy::{
     loan::has_room,
     place::{Decision, Snapshot, Target, room},
@@ -9,7 +10,6 @@ use policy::{
 
 use super::{Placer, world::World};
 use crate::{
-    config::Config,
     jobs::{Record, Seat, profile_compute},
     lend::{Needs, Wanted, memory_mib},
     registry::Registry,

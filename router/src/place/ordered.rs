@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use config::Config;
 use mig::{Kind, Position};
 use policy::place::{self, Decision, Placed, Snapshot, State, obstacle};
 use protocol::WHOLE;
@@ -9,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Placer, groups::Group, world::World};
 use crate::{
-    config::Config,
     jobs::Seat,
     lend::Slices,
     orders::{self, Orders, Standing},

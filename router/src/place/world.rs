@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use config::Config;
 use mig::{Kind, Position};
 use protocol::{GpuReport, ModelSpec, SliceReport, WHOLE};
 
 use super::spec;
 use crate::{
-    config::Config,
     fleet::{Seen, labelled},
     jobs::Seat,
     lend::Slices,

@@ -2,10 +2,10 @@
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
+use config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant};
 use router::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant},
     drain::{Drain, Ended, Times},
     http::{self, ServerState, backend::Backend},
     orders::{Order, OrderError},
