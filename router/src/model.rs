@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 use crate::{
     cache::{self, Cache},
     clock::Clock,
+    count::recent::{Point, Recent},
     dispatch::{Dispatcher, Replica},
     error::InferError,
     http::backend::{Answer, Availability, Job, Served},
-    recent::{Point, Recent},
     state::{ModelState, Replicas},
 };
 

@@ -16,17 +16,16 @@ use store::{Change, Records};
 
 use crate::{
     clock::Clock,
+    count::{Outcome, recent::Point},
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     jobs::Jobs,
     lead::Standing,
     lend::{Ledger, WallClock},
-    metrics::Outcome,
     model::{Model, Models},
     orders::{Aim, Orders},
     place::{Planned, afar},
-    recent::Point,
     serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 pub use self::turnstile::Pass;
 use self::{bucket::Bucket, turnstile::Turnstile};
 use crate::{
+    count::{TenantMetrics, TenantTotals},
     error::InferError,
-    metrics::{TenantMetrics, TenantTotals},
 };
 
 /// The index of callers that are no configured tenant.
