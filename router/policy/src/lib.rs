@@ -8,6 +8,7 @@ pub mod breaker;
 pub mod demand;
 pub mod dispatch;
 pub mod fair;
+pub mod fleet;
 mod inflight;
 pub mod interference;
 pub mod latency;

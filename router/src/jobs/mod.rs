@@ -16,7 +16,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use policy::loan::Account;
+use policy::{fleet::SliceId, loan::Account};
 use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
 use tokio::sync::{Notify, futures::Notified};
@@ -26,7 +26,7 @@ pub(crate) use self::submission::profile_compute;
 pub use self::{
     error::JobError,
     kept::Counts,
-    record::{Progress, Record, Seat, Spec, State, Step, Stopping},
+    record::{Progress, Record, Spec, State, Step, Stopping},
     submission::{Slices, Submission},
     view::{Brief, JobView},
 };
@@ -230,7 +230,7 @@ impl Jobs {
     }
 
     /// Where the ranks of a job are, or were last; nothing if there is no such job.
-    pub fn seats(&self, id: u64) -> Option<Vec<Seat>> {
+    pub fn seats(&self, id: u64) -> Option<Vec<SliceId>> {
         let kept = self.kept.lock();
         let record = kept.records.get(&id)?;
         let held = !record.seats.is_empty();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::fleet::SliceId;
 use serde::{Deserialize, Serialize};
 
 /// Steps of a job's past that are kept.
@@ -126,17 +127,6 @@ impl State {
     }
 }
 
-/// A slice that a rank has, or had.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Seat {
-    /// The worker.
-    pub worker: String,
-    /// The GPU's index there.
-    pub gpu: u32,
-    /// The slice's position.
-    pub position: String,
-}
-
 /// A job on its way out of its slices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopping {
@@ -144,7 +134,7 @@ pub struct Stopping {
     pub then: State,
     /// The slices it goes on with, if it becomes [`State::Starting`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub seats: Vec<Seat>,
+    pub seats: Vec<SliceId>,
     /// Why, for people.
     pub reason: String,
     /// From the call to the kill.
@@ -204,10 +194,10 @@ pub struct Record {
     pub run: u32,
     /// The slices of its ranks, by rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub seats: Vec<Seat>,
+    pub seats: Vec<SliceId>,
     /// The slices it last had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub last_seats: Vec<Seat>,
+    pub last_seats: Vec<SliceId>,
     /// What its slices are of a GPU, together.
     #[serde(default)]
     pub gpus: f64,
@@ -336,7 +326,7 @@ mod tests {
     fn a_record_reads_back_as_it_was_written() {
         let mut record = Record::new(7, spec(), Some("key".to_owned()), 1_000);
         record.enter(State::Starting, "first in the order", 2_000);
-        record.seats = vec![Seat { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
+        record.seats = vec![SliceId { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
     }

@@ -134,7 +134,7 @@ fn a_loan_is_overdue_once_its_notice_is_over_and_not_before() {
     submit(&jobs, "b", None).unwrap();
     let mut running = before.clone();
     running.enter(State::Running, "it runs", 2_000);
-    running.seats = vec![Seat { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
+    running.seats = vec![SliceId { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
     jobs.keep(vec![(before, running)], Counts::default()).unwrap();
     let loans = |now_ms| {
         let LoansState { lent, returning, overdue } = jobs.state(Vec::new(), now_ms).loans;

@@ -1,8 +1,9 @@
 //! A job as its owner sees it.
 
+use policy::fleet::SliceId;
 use serde::{Deserialize, Serialize};
 
-use super::{Progress, Record, Seat, State, Step, Waits};
+use super::{Progress, Record, State, Step, Waits};
 
 /// A job in a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +50,7 @@ pub struct JobView {
     /// When it may start, as far as is known.
     pub may_start_ms: Option<u64>,
     /// Where its ranks are.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<SliceId>,
     /// How often it was started.
     pub starts: u32,
     /// How often it failed by itself, and how often it may.

@@ -1,13 +1,16 @@
 //! What the decisions mean for the jobs.
 
-use policy::loan::{Act, Start, Stop};
+use policy::{
+    fleet::SliceId,
+    loan::{Act, Start, Stop},
+};
 
 use super::{
     ledger::{Ledger, Needs},
     settle, whole_ms,
     world::{Lendable, URGENT, millis},
 };
-use crate::jobs::{Counts, Record, Seat, State, Stopping};
+use crate::jobs::{Counts, Record, State, Stopping};
 
 /// The jobs that change.
 #[derive(Debug, Default)]
@@ -50,8 +53,9 @@ impl Carry<'_> {
     /// Has jobs that were told to stop do so sooner, where requests are lost until then.
     pub(super) fn hasten(&self, needs: &Needs, carried: &mut Carried) {
         let by_ms = self.now_ms + whole_ms(URGENT);
-        let urgent =
-            |seat: &Seat| needs.wanted.iter().any(|want| want.urgent && want.seats.contains(seat));
+        let urgent = |seat: &SliceId| {
+            needs.wanted.iter().any(|want| want.urgent && want.seats.contains(seat))
+        };
         for record in self.records {
             let Some(stop) = record.stop.as_ref().filter(|stop| stop.by_ms > by_ms) else {
                 continue;
@@ -78,7 +82,7 @@ impl Carry<'_> {
             Act::Renew { .. } => {}
             Act::Grow { slices, .. } => {
                 let more = self.seats(&slices);
-                let seats: Vec<Seat> = after.seats.iter().cloned().chain(more).collect();
+                let seats: Vec<SliceId> = after.seats.iter().cloned().chain(more).collect();
                 if self.ledger.lend(after.id, &seats) {
                     let reason = format!("grows to {} slices", seats.len());
                     let by_ms = self.now_ms + self.notice_ms;
@@ -89,7 +93,7 @@ impl Carry<'_> {
             Act::Shrink { slices, by, why, .. } => {
                 count(counts, why);
                 let given = self.seats(&slices);
-                let seats: Vec<Seat> =
+                let seats: Vec<SliceId> =
                     after.seats.iter().filter(|seat| !given.contains(seat)).cloned().collect();
                 let reason = format!("{why}; goes on with {}", seats.len());
                 let stop = self.resized(seats, reason, millis(by));
@@ -119,12 +123,12 @@ impl Carry<'_> {
     }
 
     /// Another width is a stop, and a start from the checkpoint on other slices.
-    fn resized(&self, seats: Vec<Seat>, reason: String, by_ms: u64) -> Stopping {
+    fn resized(&self, seats: Vec<SliceId>, reason: String, by_ms: u64) -> Stopping {
         let notice_ms = by_ms.saturating_sub(self.now_ms);
         Stopping { then: State::Starting, seats, reason, notice_ms, by_ms }
     }
 
-    fn seats(&self, slices: &[usize]) -> Vec<Seat> {
+    fn seats(&self, slices: &[usize]) -> Vec<SliceId> {
         slices.iter().map(|index| self.lendable.seats[*index].clone()).collect()
     }
 }

@@ -20,7 +20,10 @@ use std::{
     time::Duration,
 };
 
-use policy::loan::{Decisions, History, Tenant, Use, World, accrue, decide};
+use policy::{
+    fleet::SliceId,
+    loan::{Decisions, History, Tenant, Use, World, accrue, decide},
+};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use self::world::memory_mib;
@@ -44,7 +47,7 @@ use crate::{
         ServerState,
         backend::{Backend, Served},
     },
-    jobs::{Jobs, Record, Seat, State, Waits},
+    jobs::{Jobs, Record, State, Waits},
     lead::{KeepError, Load},
     model::Model,
     registry::Registry,
@@ -139,10 +142,10 @@ struct Lender {
     elapsed_s: f64,
     written: Instant,
     /// When each slice of a job was last reported.
-    heard_ms: HashMap<Seat, u64>,
+    heard_ms: HashMap<SliceId, u64>,
     /// Slices that were called back and that inference has not taken yet, and until when they are
     /// not lent again.
-    called_back: HashMap<Seat, u64>,
+    called_back: HashMap<SliceId, u64>,
     history: History,
     throttles: Throttles,
     accounts: BTreeMap<String, policy::loan::Account>,
@@ -207,7 +210,7 @@ impl Lender {
         self.heard_ms.retain(|seat, _| records.iter().any(|record| record.seats.contains(seat)));
         let mut carried = Carried::default();
         for record in records.iter().filter(|record| !record.seats.is_empty()) {
-            let observe = |seat: &Seat| {
+            let observe = |seat: &SliceId| {
                 let report = reports.get(seat);
                 if report.is_some() {
                     self.heard_ms.insert(seat.clone(), now_ms);

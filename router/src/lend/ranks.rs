@@ -5,9 +5,10 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
+use policy::fleet::SliceId;
 use protocol::{DesiredRank, RankSpec, Stop};
 
-use crate::jobs::{Record, Seat};
+use crate::jobs::Record;
 
 /// Where ranks meet: below the ports that systems give out, one after another so that the next
 /// start of a job need not wait for the port of the last.
@@ -29,7 +30,7 @@ pub(super) struct Contract {
 pub(super) fn desired(
     records: &[Record],
     contract: &Contract,
-) -> (BTreeMap<Seat, u64>, BTreeMap<Seat, DesiredRank>) {
+) -> (BTreeMap<SliceId, u64>, BTreeMap<SliceId, DesiredRank>) {
     let (mut lent, mut ranks) = (BTreeMap::new(), BTreeMap::new());
     for record in records.iter().filter(|record| !record.seats.is_empty()) {
         let coming = record.stop.iter().flat_map(|stop| &stop.seats);
@@ -44,7 +45,7 @@ pub(super) fn desired(
     (lent, ranks)
 }
 
-fn spec(record: &Record, rank: u32, seat: &Seat, contract: &Contract) -> RankSpec {
+fn spec(record: &Record, rank: u32, seat: &SliceId, contract: &Contract) -> RankSpec {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let here = || record.seats.iter().filter(|other| other.worker == seat.worker);
     let before = record.seats.iter().take(rank as usize);

@@ -169,7 +169,7 @@ fn finish(after: &mut Record, counts: &mut Counts, ends: &[End], now_ms: u64) {
 /// Starts a job on `seats`: its ranks carry the number of the start.
 pub(super) fn begin(
     after: &mut Record,
-    seats: Vec<crate::jobs::Seat>,
+    seats: Vec<policy::fleet::SliceId>,
     reason: String,
     now_ms: u64,
 ) {

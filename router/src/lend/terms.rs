@@ -2,19 +2,22 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use policy::loan::{Loaning, Rules, order};
+use policy::{
+    fleet::SliceId,
+    loan::{Loaning, Rules, order},
+};
 use protocol::RankReport;
 
-use crate::{config::Loans, fleet::Seen, jobs::Seat};
+use crate::{config::Loans, fleet::Seen};
 
 /// The slices that are reported, and the rank on each.
-pub(super) fn reported(seen: &[Seen]) -> HashMap<Seat, Option<&RankReport>> {
+pub(super) fn reported(seen: &[Seen]) -> HashMap<SliceId, Option<&RankReport>> {
     let mut reports = HashMap::new();
     for Seen { worker, report, .. } in seen {
         for gpu in &report.gpus {
             for slice in gpu.slices.iter().filter(|slice| slice.uuid.is_some()) {
                 let position = slice.position.clone();
-                let seat = Seat { worker: worker.clone(), gpu: gpu.index, position };
+                let seat = SliceId { worker: worker.clone(), gpu: gpu.index, position };
                 reports.insert(seat, slice.rank.as_ref());
             }
         }

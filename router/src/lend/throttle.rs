@@ -98,7 +98,8 @@ fn beside<'a>(record: &Record, seen: &'a [Seen]) -> Vec<&'a str> {
     let mut models = Vec::new();
     for Seen { worker, report, .. } in seen {
         for gpu in &report.gpus {
-            let mine = |seat: &crate::jobs::Seat| seat.worker == *worker && seat.gpu == gpu.index;
+            let mine =
+                |seat: &policy::fleet::SliceId| seat.worker == *worker && seat.gpu == gpu.index;
             if record.seats.iter().any(mine) {
                 let replicas = gpu.slices.iter().flat_map(|slice| &slice.replicas);
                 models.extend(replicas.map(|replica| replica.model.as_str()));
@@ -112,10 +113,11 @@ fn beside<'a>(record: &Record, seen: &'a [Seen]) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use policy::fleet::SliceId;
     use protocol::{GpuReport, ReplicaReport, ReplicaState, Report, SliceReport};
 
     use super::*;
-    use crate::{jobs::Seat, lend::settle};
+    use crate::lend::settle;
 
     fn fleet() -> Vec<Seen> {
         let replica = ReplicaReport {
@@ -146,7 +148,7 @@ mod tests {
         let spec = serde_json::json!({"name": "n", "argv": [], "slices_min": 1, "slices_max": 1,
             "memory_mib": 0, "retries": 0});
         let mut record = Record::new(7, serde_json::from_value(spec).unwrap(), None, 0);
-        let seat = Seat { worker: "w".into(), gpu, position: "2g.20gb@2".into() };
+        let seat = SliceId { worker: "w".into(), gpu, position: "2g.20gb@2".into() };
         settle::begin(&mut record, vec![seat], "first".into(), 0);
         record.enter(State::Running, "it runs", 0);
         record

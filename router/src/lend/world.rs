@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use mig::{Kind, Profile};
 use policy::{
+    fleet::SliceId,
     loan::{
         Account, Ask, Held, Job, JobId, Keep, Phase, Slice, Tenant, Wanted, has_room, slice_speed,
     },
@@ -15,7 +16,7 @@ use super::ledger::{Needs, Slices};
 use crate::{
     config::{Config, Loans},
     fleet::Seen,
-    jobs::{Record, Seat, Spec, profile_compute},
+    jobs::{Record, Spec, profile_compute},
 };
 
 const MIB: u64 = 1 << 20;
@@ -27,7 +28,7 @@ pub(super) const URGENT: Duration = Duration::from_secs(1);
 /// Every slice that could be lent or is, and where it is.
 #[derive(Debug, Default)]
 pub(super) struct Lendable {
-    pub(super) seats: Vec<Seat>,
+    pub(super) seats: Vec<SliceId>,
     pub(super) slices: Vec<Slice>,
 }
 
@@ -44,7 +45,7 @@ pub(super) fn millis(moment: Moment) -> u64 {
 impl Lendable {
     /// Those of workers that run jobs; `records` are the jobs that have not ended.
     pub(super) fn new(seen: &[Seen], owners: &Slices, records: &[Record], now_ms: u64) -> Self {
-        let mut holders: BTreeMap<&Seat, Held> = BTreeMap::new();
+        let mut holders: BTreeMap<&SliceId, Held> = BTreeMap::new();
         for record in records {
             for seat in &record.seats {
                 let stays = record.stop.as_ref().is_none_or(|stop| stop.seats.contains(seat));
@@ -67,7 +68,7 @@ impl Lendable {
                 }
                 for slice in gpu.slices.iter().filter(|slice| slice.uuid.is_some()) {
                     let position = slice.position.clone();
-                    let seat = Seat { worker: seen.worker.clone(), gpu: gpu.index, position };
+                    let seat = SliceId { worker: seen.worker.clone(), gpu: gpu.index, position };
                     let held = match holders.get(&seat) {
                         Some(held) => *held,
                         None if owners.serves(&seat) || !slice.replicas.is_empty() => {
@@ -122,7 +123,7 @@ impl Lendable {
     }
 
     /// Keeps idle slices from being lent.
-    pub(super) fn withhold(&mut self, kept: impl Fn(&Seat) -> bool) {
+    pub(super) fn withhold(&mut self, kept: impl Fn(&SliceId) -> bool) {
         for (seat, slice) in self.seats.iter().zip(&mut self.slices) {
             if slice.held == Held::Free && kept(seat) {
                 slice.held = Held::Inference;
@@ -131,15 +132,15 @@ impl Lendable {
     }
 
     /// What `seats` are of a GPU, together.
-    pub(super) fn gpus(&self, seats: &[Seat]) -> f64 {
-        let of = |seat: &Seat| self.seats.iter().position(|other| other == seat);
+    pub(super) fn gpus(&self, seats: &[SliceId]) -> f64 {
+        let of = |seat: &SliceId| self.seats.iter().position(|other| other == seat);
         seats.iter().filter_map(of).map(|index| self.slices[index].share).sum()
     }
 
     /// What must come back, by index.
     pub(super) fn wanted(&self, needs: &Needs, notice: Duration, now: Moment) -> Vec<Wanted> {
         let wanted = needs.wanted.iter().map(|want| {
-            let at = |seat: &Seat| self.seats.iter().position(|other| other == seat);
+            let at = |seat: &SliceId| self.seats.iter().position(|other| other == seat);
             let by = now + if want.urgent { URGENT.min(notice) } else { notice };
             let slices = want.seats.iter().filter_map(at).collect();
             Wanted { slices, count: want.count, by }

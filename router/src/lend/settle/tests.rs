@@ -1,10 +1,12 @@
+use policy::fleet::SliceId;
+
 use super::*;
-use crate::jobs::{Seat, Spec};
+use crate::jobs::Spec;
 
 const NOW: Terms = Terms { notice_ms: 10_000, now_ms: 100_000, elapsed_s: 1.0 };
 
-fn seat(position: &str) -> Seat {
-    Seat { worker: "w".into(), gpu: 0, position: position.into() }
+fn seat(position: &str) -> SliceId {
+    SliceId { worker: "w".into(), gpu: 0, position: position.into() }
 }
 
 /// A job on two slices that runs.
