@@ -2,12 +2,13 @@
 
 use policy::{
     fleet::SliceId,
+    job::begin,
     loan::{Act, Start, Stop},
 };
 
 use super::{
     ledger::{Ledger, Needs},
-    settle, whole_ms,
+    whole_ms,
     world::{Lendable, URGENT, millis},
 };
 use crate::jobs::{Counts, Record, State, Stopping};
@@ -57,10 +58,10 @@ impl Carry<'_> {
             needs.wanted.iter().any(|want| want.urgent && want.seats.contains(seat))
         };
         for record in self.records {
-            let Some(stop) = record.stop.as_ref().filter(|stop| stop.by_ms > by_ms) else {
+            let Some(stop) = record.life.stop.as_ref().filter(|stop| stop.by_ms > by_ms) else {
                 continue;
             };
-            let given = record.seats.iter().filter(|seat| !stop.seats.contains(seat));
+            let given = record.life.seats.iter().filter(|seat| !stop.seats.contains(seat));
             let told = carried.changes.iter().any(|(before, _)| before.id == record.id);
             if told || !given.into_iter().any(urgent) {
                 continue;
@@ -69,7 +70,7 @@ impl Carry<'_> {
             let notice_ms = stop.notice_ms.min(whole_ms(URGENT));
             let sooner = Stopping { by_ms, notice_ms, reason: why.to_string(), ..stop.clone() };
             let mut after = record.clone();
-            after.stop(record.state, sooner, self.now_ms);
+            after.life.stop(record.life.state, sooner, self.now_ms);
             count(&mut carried.counts, why);
             carried.changes.push((record.clone(), after));
         }
@@ -82,22 +83,22 @@ impl Carry<'_> {
             Act::Renew { .. } => {}
             Act::Grow { slices, .. } => {
                 let more = self.seats(&slices);
-                let seats: Vec<SliceId> = after.seats.iter().cloned().chain(more).collect();
+                let seats: Vec<SliceId> = after.life.seats.iter().cloned().chain(more).collect();
                 if self.ledger.lend(after.id, &seats) {
                     let reason = format!("grows to {} slices", seats.len());
                     let by_ms = self.now_ms + self.notice_ms;
                     let stop = self.resized(seats, reason, by_ms);
-                    after.stop(State::Noticed, stop, self.now_ms);
+                    after.life.stop(State::Noticed, stop, self.now_ms);
                 }
             }
             Act::Shrink { slices, by, why, .. } => {
                 count(counts, why);
                 let given = self.seats(&slices);
                 let seats: Vec<SliceId> =
-                    after.seats.iter().filter(|seat| !given.contains(seat)).cloned().collect();
+                    after.life.seats.iter().filter(|seat| !given.contains(seat)).cloned().collect();
                 let reason = format!("{why}; goes on with {}", seats.len());
                 let stop = self.resized(seats, reason, millis(by));
-                after.stop(State::Shrinking, stop, self.now_ms);
+                after.life.stop(State::Shrinking, stop, self.now_ms);
             }
             Act::Stop { by, why, .. } => {
                 count(counts, why);
@@ -105,7 +106,7 @@ impl Carry<'_> {
                 let notice_ms = by_ms.saturating_sub(self.now_ms);
                 let (then, seats) = (State::Preempted, Vec::new());
                 let stop = Stopping { then, seats, reason: why.to_string(), notice_ms, by_ms };
-                after.stop(State::Noticed, stop, self.now_ms);
+                after.life.stop(State::Noticed, stop, self.now_ms);
             }
         }
     }
@@ -116,10 +117,10 @@ impl Carry<'_> {
             return;
         }
         if let Start::Promoted { .. } = why {
-            after.forgiven_gpu_s = after.attained_gpu_s;
+            after.life.forgiven_gpu_s = after.life.attained_gpu_s;
         }
-        after.gpus = self.lendable.gpus(&seats);
-        settle::begin(after, seats, why.to_string(), self.now_ms);
+        after.life.gpus = self.lendable.gpus(&seats);
+        begin(&mut after.life, seats, why.to_string(), self.now_ms);
     }
 
     /// Another width is a stop, and a start from the checkpoint on other slices.

@@ -67,8 +67,8 @@ impl Ledger {
     pub fn reset(&self, records: &[Record]) {
         let mut slices = Slices::default();
         for record in records {
-            let coming = record.stop.iter().flat_map(|stop| &stop.seats);
-            let seats = record.seats.iter().chain(coming).cloned();
+            let coming = record.life.stop.iter().flat_map(|stop| &stop.seats);
+            let seats = record.life.seats.iter().chain(coming).cloned();
             slices.lent.extend(seats.map(|seat| (seat, record.id)));
         }
         *self.slices.lock() = slices;

@@ -4,9 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use policy::{
     fleet::SliceId,
+    job,
     loan::{Loaning, Rules, order},
 };
-use protocol::RankReport;
+use protocol::{RankEnd, RankReport, RankState};
 
 use crate::{config::Loans, fleet::Seen};
 
@@ -23,6 +24,30 @@ pub(super) fn reported(seen: &[Seen]) -> HashMap<SliceId, Option<&RankReport>> {
         }
     }
     reports
+}
+
+/// What a worker reports of a rank, as decisions see it.
+pub(super) fn rank(report: &RankReport) -> job::Rank {
+    let progress = report.progress.map(|told| job::RankProgress {
+        step: told.step,
+        steps: told.steps,
+        checkpoint: told.checkpoint,
+        checkpoint_age_ms: told.checkpoint_age_ms,
+    });
+    let state = match &report.state {
+        RankState::Starting => job::RankState::Starting,
+        RankState::Running { .. } => job::RankState::Running,
+        RankState::Checkpointing => job::RankState::Checkpointing,
+        RankState::Stopping => job::RankState::Stopping,
+        RankState::Ended(end) => job::RankState::Ended(match end.clone() {
+            RankEnd::Exited { code } => job::RankEnd::Exited { code },
+            RankEnd::Killed { signal, overdue } => job::RankEnd::Killed { signal, overdue },
+            RankEnd::Exceeded { what } => job::RankEnd::Exceeded { what },
+            RankEnd::Expired => job::RankEnd::Expired,
+            RankEnd::Lost { reason } => job::RankEnd::Lost { reason },
+        }),
+    };
+    job::Rank { run: report.run, state, progress }
 }
 
 /// The notice and the lease in force.

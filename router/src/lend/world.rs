@@ -47,14 +47,14 @@ impl Lendable {
     pub(super) fn new(seen: &[Seen], owners: &Slices, records: &[Record], now_ms: u64) -> Self {
         let mut holders: BTreeMap<&SliceId, Held> = BTreeMap::new();
         for record in records {
-            for seat in &record.seats {
-                let stays = record.stop.as_ref().is_none_or(|stop| stop.seats.contains(seat));
-                let by = record.stop.as_ref().map_or(now_ms, |stop| stop.by_ms);
+            for seat in &record.life.seats {
+                let stays = record.life.stop.as_ref().is_none_or(|stop| stop.seats.contains(seat));
+                let by = record.life.stop.as_ref().map_or(now_ms, |stop| stop.by_ms);
                 let id = JobId(record.id);
                 let held = if stays { Held::Lent(id) } else { Held::Leaving { by: moment(by) } };
                 holders.insert(seat, held);
             }
-            let coming = record.stop.iter().flat_map(|stop| &stop.seats);
+            let coming = record.life.stop.iter().flat_map(|stop| &stop.seats);
             holders.extend(coming.map(|seat| (seat, Held::Lent(JobId(record.id)))));
         }
         let mut lendable = Self::default();
@@ -226,19 +226,19 @@ pub(super) fn ask(config: &Config, spec: &Spec) -> Ask {
 /// A job as the decisions see it.
 pub(super) fn job(config: &Config, record: &Record, lease: Duration, now_ms: u64) -> Job {
     let mut ask = ask(config, &record.spec);
-    let checkpoint = record.progress.and_then(|progress| progress.checkpoint_ms);
-    let checkpoint = checkpoint.filter(|at| *at >= record.started_ms);
-    let phase = if record.state.waits() {
-        Phase::Waiting { since: moment(record.since_ms) }
-    } else if record.stop.is_some() {
+    let checkpoint = record.life.progress.and_then(|progress| progress.checkpoint_ms);
+    let checkpoint = checkpoint.filter(|at| *at >= record.life.started_ms);
+    let phase = if record.life.state.waits() {
+        Phase::Waiting { since: moment(record.life.since_ms) }
+    } else if record.life.stop.is_some() {
         Phase::Leaving
     } else {
-        let (since, lease_until) = (moment(record.started_ms), moment(now_ms) + lease);
+        let (since, lease_until) = (moment(record.life.started_ms), moment(now_ms) + lease);
         Phase::Running { since, lease_until }
     };
-    if !record.seats.is_empty() && checkpoint.is_none() {
+    if !record.life.seats.is_empty() && checkpoint.is_none() {
         // Without a checkpoint another width would be a new beginning.
-        ask.most = ask.least.max(u32::try_from(record.seats.len()).unwrap_or(u32::MAX));
+        ask.most = ask.least.max(u32::try_from(record.life.seats.len()).unwrap_or(u32::MAX));
     }
     let done = |steps: u64, step: u64| (step as f64 / steps.max(1) as f64).min(1.0);
     Job {
@@ -246,11 +246,11 @@ pub(super) fn job(config: &Config, record: &Record, lease: Duration, now_ms: u64
         ask,
         submitted: moment(record.submitted_ms),
         phase,
-        attained: record.attained_gpu_s,
-        forgiven: record.forgiven_gpu_s,
-        ran: Duration::try_from_secs_f64(record.ran_s).unwrap_or_default(),
-        progress: record.progress.and_then(|one| Some(done(one.steps?, one.step))),
+        attained: record.life.attained_gpu_s,
+        forgiven: record.life.forgiven_gpu_s,
+        ran: Duration::try_from_secs_f64(record.life.ran_s).unwrap_or_default(),
+        progress: record.life.progress.and_then(|one| Some(done(one.steps?, one.step))),
         checkpoint: checkpoint.map(moment),
-        checkpoint_takes: record.checkpoint_takes_ms.map(Duration::from_millis),
+        checkpoint_takes: record.life.checkpoint_takes_ms.map(Duration::from_millis),
     }
 }

@@ -49,7 +49,7 @@ impl Placer {
         let waiting = registry.jobs().unfinished();
         let mut taken = BTreeSet::new();
         let mut after = snapshot.clone();
-        for record in waiting.iter().filter(|record| record.state.waits()) {
+        for record in waiting.iter().filter(|record| record.life.state.waits()) {
             let free = self.free(world, record, &mut taken);
             if free >= record.spec.slices_min {
                 continue;
