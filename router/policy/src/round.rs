@@ -80,8 +80,6 @@ pub struct Round {
     pub waits: BTreeMap<u64, Waits>,
     /// What clients of models without replicas are answered, by model.
     pub advice: BTreeMap<String, Advice>,
-    /// Models of which a replica leaves: another revision may respond otherwise.
-    pub left: BTreeSet<String>,
     /// Pins whose models have left the slice they were to leave.
     pub moved_pins: Vec<PinOrder>,
     /// How far orders are.
@@ -162,7 +160,6 @@ pub fn decide(world: &World, memory: &Memory) -> (Round, Memory) {
         cuts: sites.cuts(),
         admit: turn.admit,
         drain: turn.drain,
-        left: turn.left,
         events: turn.events,
         jobs: lent.changes,
         counts: lent.counts,

@@ -215,17 +215,7 @@ impl LoanMemory {
                 },
                 &rules,
             );
-            lent.waits = waits
-                .into_iter()
-                .map(|wait| {
-                    let may_start_ms = wait.may_start.map(millis);
-                    (wait.job.0, Waits { why: wait.why.to_string(), may_start_ms })
-                })
-                .collect();
-            lent.waits.extend(jobs.iter().filter(|job| !due(job)).map(|job| {
-                let (why, may_start_ms) = (job.life.reason.clone(), job.life.not_before_ms);
-                (job.id, Waits { why, may_start_ms })
-            }));
+            lent.waits = explained(waits, jobs.iter().filter(|job| !due(job)));
             let carry = Carry {
                 lendable: &lendable,
                 notice_ms: whole_ms(rules.notice),
@@ -287,6 +277,22 @@ impl LoanMemory {
         let accounts = world.tenants.iter().zip(tenants.iter());
         self.accounts.extend(accounts.map(|(one, tenant)| (one.name.clone(), tenant.account)));
     }
+}
+
+/// Why each job waits: as loans say, or because it is not due yet.
+fn explained<'a>(
+    waits: Vec<loan::Wait>,
+    later: impl Iterator<Item = &'a TrainingJob>,
+) -> BTreeMap<u64, Waits> {
+    let waits = waits.into_iter().map(|wait| {
+        let may_start_ms = wait.may_start.map(millis);
+        (wait.job.0, Waits { why: wait.why.to_string(), may_start_ms })
+    });
+    let later = later.map(|job| {
+        let (why, may_start_ms) = (job.life.reason.clone(), job.life.not_before_ms);
+        (job.id, Waits { why, may_start_ms })
+    });
+    waits.chain(later).collect()
 }
 
 /// The jobs that differ from what was read.

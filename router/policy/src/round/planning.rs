@@ -16,8 +16,6 @@ use crate::{
     plan,
 };
 
-/// How long nothing must have moved before fewer GPUs are looked for, and how often that is done.
-const CALM: Duration = Duration::from_secs(60);
 /// The part of what replicas serve that does not depend on their neighbours.
 const SURE: f64 = 0.9;
 /// Changes of a rate that are not worth a plan, as a part of it.
@@ -82,7 +80,8 @@ impl PlaceMemory {
     ) -> (Snapshot, Vec<Forecast>) {
         let now = world.now;
         let moving = replicas.values().any(|one| one.replica.state != State::Ready);
-        let calm = !moving && now.since(self.moved_at) >= CALM && now.since(self.looked_at) >= CALM;
+        let rests = |since: Moment| now.since(since) >= world.rules.calm;
+        let calm = !moving && rests(self.moved_at) && rests(self.looked_at);
         let slice = |spot: &Spot| Slice {
             position: spot.position,
             loaned: spot.lent,

@@ -96,6 +96,7 @@ impl Bench {
             patience: Duration::from_secs(5),
             history: Duration::from_secs(60),
             idle: Duration::from_secs(600),
+            calm: Duration::from_secs(60),
             loans: Some(loans),
         };
         let now = Moment::from_micros(BEGIN_MS * 1000);

@@ -58,8 +58,6 @@ pub enum Event {
 pub(super) struct Turn {
     pub(super) admit: Vec<ReplicaId>,
     pub(super) drain: Vec<ReplicaId>,
-    /// Models of which a replica leaves.
-    pub(super) left: BTreeSet<String>,
     pub(super) events: Vec<Event>,
 }
 
@@ -137,7 +135,6 @@ impl PlaceMemory {
         let all = self.asked.values_mut().flatten();
         for one in all.filter(|one| one.replica == replica && !one.leaving) {
             one.leaving = true;
-            turn.left.insert(one.model.clone());
             let (replica, model, why) = (one.id(), one.model.clone(), why.to_owned());
             turn.events.push(Event::Leaves { replica, model, why });
         }
@@ -197,12 +194,14 @@ impl PlaceMemory {
                 }
                 let id = one.id();
                 match world.links.get(&id) {
-                    None | Some(Link::Draining { busy: false }) => {
-                        turn.left.insert(one.model.clone());
+                    None | Some(Link::Draining { busy: false }) => false,
+                    Some(Link::Draining { busy: true }) => true,
+                    // It has never been sent a batch, or not since it connected.
+                    Some(Link::Connecting | Link::Connected) => {
+                        turn.drain.push(id);
                         false
                     }
-                    Some(Link::Draining { busy: true }) => true,
-                    Some(Link::Connecting | Link::Connected | Link::InRotation { .. }) => {
+                    Some(Link::InRotation { .. }) => {
                         turn.drain.push(id);
                         true
                     }

@@ -225,6 +225,9 @@ pub struct RoundRules {
     pub history: Duration,
     /// With nothing asked for so long, nothing is provided.
     pub idle: Duration,
+    /// How long nothing must have moved before fewer GPUs are looked for, and how often that is
+    /// done.
+    pub calm: Duration,
     /// How slices are lent; absent, none are.
     pub loans: Option<LoanTerms>,
 }
