@@ -1,0 +1,105 @@
+//! Another objective for one model of a checked configuration.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{
+    Batching, Config, Model, Origin,
+    check::{bad_delay_ms, bad_slo_ms, bad_slo_target, too_tight},
+};
+
+/// What is asked of a model; what is absent stays as it is.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Objective {
+    /// The model.
+    pub model: String,
+    /// Time from arrival to answer.
+    pub slo_ms: Option<f64>,
+    /// The share of requests that must be within it.
+    pub slo_target: Option<f64>,
+    /// Whether it shall be in force, rather than only be looked at.
+    #[serde(default)]
+    pub apply: bool,
+}
+
+/// Why an objective is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectiveError {
+    /// No such model.
+    #[error("no model named {model:?}")]
+    UnknownModel {
+        /// As it was given.
+        model: String,
+    },
+    /// It breaks a rule of the configuration.
+    #[error("{}; the old objective stays", .problems.join("; "))]
+    Invalid {
+        /// Each of them.
+        problems: Vec<String>,
+    },
+}
+
+impl Objective {
+    /// Reads a body, or says what is wrong with it.
+    pub fn read(body: &[u8]) -> Result<Self, ObjectiveError> {
+        let read = serde_json::from_slice(body);
+        read.map_err(|error| ObjectiveError::Invalid { problems: vec![error.to_string()] })
+    }
+}
+
+impl Config {
+    /// The same with another objective, by the rules that hold for the file.
+    pub fn with_objective(&self, asked: &Objective) -> Result<Self, ObjectiveError> {
+        let name = &asked.model;
+        let mut config = self.clone();
+        let model = config.models.iter_mut().find(|model| model.name == *name);
+        let model = model.ok_or_else(|| ObjectiveError::UnknownModel { model: name.clone() })?;
+        let problems = problems(asked, model);
+        if !problems.is_empty() {
+            return Err(ObjectiveError::Invalid { problems });
+        }
+        if let Some(slo_ms) = asked.slo_ms {
+            model.slo = Duration::from_secs_f64(slo_ms / 1e3);
+            config.effective.overrule(name, "slo_ms", slo_ms);
+        }
+        if let Some(slo_target) = asked.slo_target {
+            model.slo_target = slo_target;
+            config.effective.overrule(name, "slo_target", slo_target);
+        }
+        Ok(config)
+    }
+
+    /// What the next reload brings back of a model's objective, unless the file is changed too.
+    pub fn overruled(&self, model: &str) -> Vec<String> {
+        let keys = ["slo_ms", "slo_target"].into_iter();
+        let settings = keys.filter_map(|key| self.effective.of_model(model, key));
+        let told = settings.filter_map(|setting| match &setting.origin {
+            Origin::Operator { instead_of } => Some(format!("{} = {instead_of}", setting.key)),
+            Origin::File { .. } | Origin::Environment(_) | Origin::Default => None,
+        });
+        told.collect()
+    }
+}
+
+fn problems(asked: &Objective, model: &Model) -> Vec<String> {
+    let mut problems = Vec::new();
+    match asked.slo_ms {
+        None if asked.slo_target.is_none() => {
+            problems.push("nothing is asked for; give slo_ms, slo_target or both".to_owned());
+        }
+        None => {}
+        Some(slo_ms) => match bad_slo_ms(slo_ms) {
+            Some(problem) => problems.push(problem),
+            None => {
+                problems.extend(model.profile.as_ref().and_then(|one| too_tight(slo_ms, one)));
+                if let Batching::Timeout { delay, .. } = model.batching {
+                    problems.extend(bad_delay_ms(delay.as_secs_f64() * 1e3, Some(slo_ms)));
+                }
+            }
+        },
+    }
+    problems.extend(asked.slo_target.and_then(bad_slo_target));
+    problems
+}
