@@ -8,7 +8,6 @@
 mod asking;
 mod door;
 mod led;
-mod serving;
 mod view;
 
 use std::{
@@ -28,10 +27,7 @@ use tokio::{
 };
 
 pub(crate) use self::view::labelled;
-use self::{
-    asking::Questions,
-    serving::{Flags, Serving},
-};
+use self::asking::Questions;
 pub use self::{
     asking::{LogQuestion, Unanswered},
     door::{Trust, listen, welcome},
@@ -41,6 +37,7 @@ use crate::{
     lead::Standing,
     model::{Failure, Model, Models},
     orders::Orders,
+    replica::connection::{Flags, Serving},
     transport::Hello,
 };
 

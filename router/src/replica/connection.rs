@@ -42,19 +42,19 @@ const MISSED_WRITING: u32 = 50;
 
 /// What a connection and the fleet tell each other.
 #[derive(Debug, Default)]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// The executor can be sent batches.
-    pub(super) connected: AtomicBool,
+    pub(crate) connected: AtomicBool,
     /// It is in rotation.
-    pub(super) attached: AtomicBool,
+    pub(crate) attached: AtomicBool,
     /// The replica is given no more, and goes when it has none.
-    pub(super) draining: AtomicBool,
+    pub(crate) draining: AtomicBool,
     admitted: AtomicBool,
     admission: Notify,
 }
 
 impl Flags {
-    pub(super) fn admit(&self) {
+    pub(crate) fn admit(&self) {
         if !self.admitted.swap(true, Ordering::AcqRel) {
             self.admission.notify_one();
         }
@@ -67,25 +67,25 @@ impl Flags {
     }
 }
 
-pub(super) struct Serving {
+pub(crate) struct Serving {
     /// What its dispatcher knows it by.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// What its executor knows it by.
-    pub(super) replica: u32,
-    pub(super) slice: String,
-    pub(super) profile: String,
-    pub(super) model: Arc<Model>,
-    pub(super) hello: Hello,
+    pub(crate) replica: u32,
+    pub(crate) slice: String,
+    pub(crate) profile: String,
+    pub(crate) model: Arc<Model>,
+    pub(crate) hello: Hello,
     /// By whom executors that speak TLS are known, as of now.
-    pub(super) authority: Arc<ArcSwapOption<ClientConfig>>,
-    pub(super) process: Arc<Process>,
-    pub(super) ready: ReadyReplica,
-    pub(super) flags: Arc<Flags>,
-    pub(super) changed: Arc<Notify>,
+    pub(crate) authority: Arc<ArcSwapOption<ClientConfig>>,
+    pub(crate) process: Arc<Process>,
+    pub(crate) ready: ReadyReplica,
+    pub(crate) flags: Arc<Flags>,
+    pub(crate) changed: Arc<Notify>,
 }
 
 impl Serving {
-    pub(super) async fn keep(self) {
+    pub(crate) async fn keep(self) {
         let mut pause = RETRY_FIRST;
         loop {
             let ended = self.serve(&mut pause).await;

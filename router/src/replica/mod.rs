@@ -1,0 +1,3 @@
+//! Connections to replicas.
+
+pub(crate) mod connection;
