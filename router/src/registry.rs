@@ -16,6 +16,7 @@ use store::{Change, Records};
 use crate::{
     clock::Clock,
     config::{self, Config, Objective},
+    dataplane::DataPlane,
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
@@ -26,6 +27,7 @@ use crate::{
     model::{Model, Models},
     orders::{Aim, Orders},
     place::{Planned, afar},
+    plane::Plane,
     recent::Point,
     serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
@@ -36,6 +38,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Registry {
     models: Arc<ArcSwap<Models>>,
+    plane: Arc<Plane>,
     fleet: Arc<Fleet>,
     jobs: Arc<Jobs>,
     orders: Arc<Orders>,
@@ -64,12 +67,11 @@ impl Registry {
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
         let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
+        let plane = Arc::new(Plane::new(Arc::clone(&models)));
+        let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
         Ok(Self {
-            fleet: Arc::new(Fleet::new(
-                Arc::clone(&models),
-                Arc::clone(&orders),
-                Arc::clone(&standing),
-            )),
+            fleet: Arc::new(Fleet::new(served, Arc::clone(&orders), Arc::clone(&standing))),
+            plane,
             models,
             ledger: Arc::new(Ledger::of(&jobs.unfinished())),
             jobs,
@@ -88,7 +90,7 @@ impl Registry {
     /// Returns when every model has the replicas it must have, or with why one never will.
     pub async fn warm(&self) -> Result<(), String> {
         loop {
-            let changed = self.fleet.changed();
+            let (mut heard, mut linked) = (self.fleet.changed(), self.plane.changed());
             let mut all = true;
             for model in self.models.load().iter() {
                 // One that may sleep is loaded once, so that what it takes and gives is known.
@@ -105,11 +107,19 @@ impl Registry {
             if all {
                 return Ok(());
             }
-            changed.await;
+            tokio::select! {
+                _ = heard.changed() => {}
+                _ = linked.changed() => {}
+            }
         }
     }
 
-    /// The replicas and their connections.
+    /// The models and the connections to their replicas.
+    pub fn plane(&self) -> &Arc<Plane> {
+        &self.plane
+    }
+
+    /// The workers.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }

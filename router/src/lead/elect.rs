@@ -241,11 +241,11 @@ impl Election {
         }
         let fleet = registry.fleet();
         loop {
-            let changed = fleet.changed();
+            let mut changed = fleet.changed();
             if fleet.has_heard(term, &workers) {
                 break;
             }
-            if timeout_at(began + FENCE_WAIT, changed).await.is_err() {
+            if timeout_at(began + FENCE_WAIT, changed.changed()).await.is_err() {
                 tracing::warn!("not every worker was heard in time; what they said last counts");
                 break;
             }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use policy::fleet::Traffic;
 use serde::{Deserialize, Serialize};
-
-use crate::model::Model;
 
 /// What one router was asked for, of one model, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,23 +41,14 @@ struct Known {
     heard: BTreeMap<String, Load>,
 }
 
-impl Load {
-    /// What this router was asked for.
-    pub fn of(model: &Model) -> Self {
-        let totals = model.dispatcher().metrics().totals();
-        let inside = model.dispatcher().view();
-        let waiting = inside.waiting as u64;
-        let (eligible, within) = (totals.eligible(), totals.within_objective);
-        Self {
-            // A rise is to be seen when requests come, not when they are answered.
-            arrived: eligible + totals.abandoned + waiting + inside.in_flight as u64,
-            late: eligible.saturating_sub(totals.failed + within),
-            eligible,
-            within,
-            waiting,
-        }
+impl From<&Traffic> for Load {
+    fn from(traffic: &Traffic) -> Self {
+        let Traffic { arrived, late, eligible, within, waiting, .. } = *traffic;
+        Self { arrived, late, eligible, within, waiting }
     }
+}
 
+impl Load {
     /// This and `other` together.
     pub fn with(self, other: Self) -> Self {
         Self {

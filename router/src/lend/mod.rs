@@ -38,15 +38,12 @@ pub use self::{
     office::{LogPage, Office},
 };
 use crate::{
-    config::{Config, Loans},
+    config::{self, Config, Loans},
+    dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    http::{
-        ServerState,
-        backend::{Backend, Served},
-    },
+    http::ServerState,
     jobs::{Jobs, Record, Seat, State, Waits},
     lead::{KeepError, Load},
-    model::Model,
     registry::Registry,
 };
 
@@ -79,9 +76,10 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
         let mine = lending.take().filter(|(led, _)| *led == term).map(|(_, lender)| lender);
         let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state.backend));
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
-        let (heard, changed) = (fleet.changed(), jobs.changed());
+        let (mut heard, changed) = (fleet.changed(), jobs.changed());
+        let mut linked = state.backend.plane().changed();
         let config = state.backend.config_in_force();
-        let requests = requests(&state.backend);
+        let requests = requests(&state.backend, &config);
         drop(state);
         // It waits for the disk.
         let round = tokio::task::spawn_blocking(move || {
@@ -98,7 +96,8 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
         lending = Some((term, lender));
         let news = async {
             tokio::select! {
-                () = heard => {}
+                _ = heard.changed() => {}
+                _ = linked.changed() => {}
                 () = changed => {}
             }
         };
@@ -109,14 +108,15 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
 }
 
 /// How models fare.
-fn requests(registry: &Registry) -> BTreeMap<String, Requests> {
-    let of = |model: &Arc<Model>| {
-        let allowed = 1.0 - model.config().slo_target;
-        let others = registry.standing().peers().load(model.name());
-        let Load { eligible, within, .. } = Load::of(model).with(others);
-        (model.name().to_owned(), Requests { eligible, within, allowed })
+fn requests(registry: &Registry, config: &Config) -> BTreeMap<String, Requests> {
+    let traffic = registry.plane().traffic();
+    let of = |model: &config::Model| {
+        let allowed = 1.0 - model.slo_target;
+        let others = registry.standing().peers().load(&model.name);
+        let Load { eligible, within, .. } = Load::from(traffic.get(&model.name)?).with(others);
+        Some((model.name.clone(), Requests { eligible, within, allowed }))
     };
-    registry.models().iter().map(of).collect()
+    config.models.iter().filter_map(of).collect()
 }
 
 /// The slices of a job that must go.

@@ -139,7 +139,7 @@ mod tests {
         };
         let gpu = GpuReport { slices: vec![slice], ..GpuReport::default() };
         let report = Report { gpus: vec![gpu], ..Report::default() };
-        vec![Seen { worker: "w".into(), report, serving: std::collections::HashSet::new() }]
+        vec![Seen { worker: "w".into(), report }]
     }
 
     fn job(gpu: u32) -> Record {
