@@ -21,7 +21,7 @@ use crate::{
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     jobs::Jobs,
-    lead::Standing,
+    leader::Standing,
     lend::{Ledger, WallClock},
     metrics::Outcome,
     model::{Model, Models},

@@ -9,7 +9,7 @@ use crate::{
     config::{self, Config, Objective, ObjectiveError},
     http::ServerState,
     jobs::Seat,
-    lead::KeepError,
+    records::KeepError,
     lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     place::Outlook,

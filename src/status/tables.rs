@@ -3,7 +3,7 @@
 use router::{
     fleet::LOCAL,
     jobs::Seat,
-    lead::{LeadState, Role},
+    leader::{LeadState, Role},
     place::{DrainPhase, DrainState, PinPhase},
     state::{ModelState, Presence, State, WorkerState},
 };

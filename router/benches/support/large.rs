@@ -5,7 +5,7 @@ use std::time::Duration;
 use policy::dispatch::ClosedBy;
 use router::{
     dispatch::{Limit, SetBy, View},
-    lead::LeadState,
+    leader::LeadState,
     metrics::{self, Format, ModelMetrics, Outcome, Reason},
     place::{Moved, PlanState, PlannedModel},
     recent::RecentView,

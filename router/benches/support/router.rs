@@ -12,7 +12,7 @@ use router::{
     fleet::{Trust, welcome},
     http::{self, ServerState},
     jobs::Jobs,
-    lead::Standing,
+    leader::Standing,
     learned::Learned,
     orders::Orders,
     place,

@@ -8,7 +8,7 @@ use super::{
     Batching, Config, Model, Origin,
     check::{bad_delay_ms, bad_slo_ms, bad_slo_target, too_tight},
 };
-use crate::lead::Leader;
+use crate::leader::Leader;
 
 /// What is asked of a model; what is absent stays as it is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -32,7 +32,7 @@ pub use self::{
 };
 use crate::{
     dataplane::{Attach, DataPlane},
-    lead::Standing,
+    leader::Standing,
     orders::Orders,
 };
 

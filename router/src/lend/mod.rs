@@ -43,7 +43,8 @@ use crate::{
     fleet::{Fleet, Seen},
     http::ServerState,
     jobs::{Jobs, Record, Seat, State, Waits},
-    lead::{KeepError, Load},
+    leader::Load,
+    records::KeepError,
     registry::Registry,
 };
 

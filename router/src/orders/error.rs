@@ -6,7 +6,8 @@ use serde_json::json;
 
 use crate::{
     http::reply,
-    lead::{KeepError, Leader},
+    leader::Leader,
+    records::KeepError,
 };
 
 /// A refused order.

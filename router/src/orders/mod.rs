@@ -22,7 +22,7 @@ pub use self::{
 use crate::{
     config::Objective,
     jobs::Seat,
-    lead::{KeepError, Keeping, SharedRecords},
+    records::{KeepError, Keeping, SharedRecords},
 };
 
 /// The file in the state directory.

@@ -8,7 +8,7 @@ use policy::{
     moment::Moment,
 };
 
-use crate::{config, lead::Load, learned::Asked};
+use crate::{config, leader::Load, learned::Asked};
 
 /// How often counts are taken.
 const EVERY: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use crate::{
     cache, dispatch,
     http::{ServerState, backend::Backend},
     jobs::{Brief, Counts},
-    lead::LeadState,
+    leader::LeadState,
     metrics::{self, Format, Totals},
     model::Model,
     place::{self, PinState, PlanState},

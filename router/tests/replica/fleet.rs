@@ -15,7 +15,7 @@ use router::{
     dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
     http::backend::Job,
-    lead::Standing,
+    leader::Standing,
     model::{Model, Models},
     orders::Orders,
     plane::Plane,

@@ -6,13 +6,8 @@ use etcd::{EtcdError, Txn};
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{
-    elect::Election,
-    keys::About,
-    name::Held,
-    peers::Registration,
-};
-use crate::dataplane::DataPlane;
+use super::{Election, name::Held};
+use crate::{dataplane::DataPlane, leader::Registration, records::About};
 
 /// How often a router tells the others of itself.
 const TELL_EVERY: Duration = Duration::from_secs(1);

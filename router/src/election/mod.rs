@@ -1,4 +1,13 @@
-//! The loop that is elected, and what it does when it is.
+//! Several routers on etcd: one leads and plans, all of them serve.
+//!
+//! Who leads is decided by [`policy::lead`] over a lease in etcd. Whoever does takes over before it
+//! acts: it reads the jobs that are kept there, makes every worker refuse the leader before it, and
+//! hears what each has by then. What it writes to etcd is guarded by its term, what it tells workers
+//! carries it, so that a leader that was paused changes nothing when it wakes.
+
+mod mirror;
+mod name;
+mod tell;
 
 use std::{
     collections::BTreeSet,
@@ -17,14 +26,14 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 
-use super::{
-    Leader, SharedRecords, Standing, Turn,
-    keys::{About, Keys},
-    mirror,
-    name::Name,
-    records::record,
+use self::name::Name;
+use crate::{
+    config::Etcd,
+    http::ServerState,
+    leader::{Leader, Standing, Turn},
+    records::{About, Keys, SharedRecords, record},
+    registry::Registry,
 };
-use crate::{config::Etcd, http::ServerState, registry::Registry};
 
 /// How many times a member of etcd may be waited for in a lease.
 const PATIENCE: u32 = 4;

@@ -23,9 +23,9 @@ pub struct Load {
 
 /// What a router tells the others of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Registration {
-    pub(super) admin: String,
-    pub(super) models: BTreeMap<String, Load>,
+pub struct Registration {
+    pub(crate) admin: String,
+    pub(crate) models: BTreeMap<String, Load>,
 }
 
 /// The other routers.
@@ -87,11 +87,11 @@ impl Peers {
     }
 
     /// Their names.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.known.lock().routers.keys().cloned().collect()
     }
 
-    pub(super) fn hear(&self, name: &str, registration: Registration) {
+    pub(crate) fn hear(&self, name: &str, registration: Registration) {
         let mut known = self.known.lock();
         let Known { routers, heard } = &mut *known;
         if let Some(before) = routers.get(name) {
@@ -104,11 +104,11 @@ impl Peers {
         routers.insert(name.to_owned(), registration);
     }
 
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.known.lock().routers.remove(name);
     }
 
-    pub(super) fn retain(&self, there: impl Fn(&str) -> bool) {
+    pub(crate) fn retain(&self, there: impl Fn(&str) -> bool) {
         self.known.lock().routers.retain(|name, _| there(name));
     }
 }
