@@ -12,6 +12,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use config::Class;
 use foldhash::fast::RandomState;
 use futures_util::future::Either;
 use oip::{Signature, model::ModelStats};
@@ -21,11 +22,10 @@ use policy::fleet::{SliceName, Traffic};
 use crate::{
     cache::{self, Cache},
     clock::Clock,
-    config::{self, Class},
+    count::recent::{Point, Recent},
     dispatch::{Dispatcher, Replica},
     error::InferError,
     http::backend::{Answer, Availability, Job, Served},
-    recent::{Point, Recent},
     state::{ModelState, Replicas},
 };
 

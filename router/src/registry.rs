@@ -8,6 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use config::{Config, Objective};
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use store::{Change, Records};
 
 use crate::{
     clock::Clock,
-    config::{self, Config, Objective},
+    count::{Outcome, recent::Point},
     dataplane::DataPlane,
     error::InferError,
     fleet::Fleet,
@@ -23,12 +24,10 @@ use crate::{
     jobs::Jobs,
     leader::Standing,
     lend::{Ledger, WallClock},
-    metrics::Outcome,
     model::{Model, Models},
     orders::{Aim, Orders},
     place::{Planned, afar},
     plane::Plane,
-    recent::Point,
     serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,

@@ -8,6 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use config::{Config, Effect, RouterSettings, Tls, Tracing};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use store::OpenError;
@@ -23,17 +24,17 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{self, Config, Effect, RouterSettings, Tls, Tracing},
+    count,
     drain::{Drain, Ended, Times, stop_signals},
+    election::{Election, Ground},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
     jobs::Jobs,
-    election::{Election, Ground},
     leader::Standing,
     learned::Learned,
     lend::{self, Office},
     orders::Orders,
-    place, recent,
+    place,
     registry::Registry,
     state::{self, Build, State},
     steer,
@@ -374,7 +375,7 @@ fn trace(state: &ServerState<Registry>, settings: Option<&Tracing>, build: &Buil
 }
 
 async fn take_counts(state: Arc<ServerState<Registry>>) {
-    let mut ticks = interval(recent::EVERY);
+    let mut ticks = interval(count::recent::EVERY);
     loop {
         ticks.tick().await;
         state.backend.take_counts();

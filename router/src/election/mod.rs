@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use config::Etcd;
 use etcd::{Client, EtcdError, Txn};
 use policy::lead::{Answer, Ask};
 use serde_json::json;
@@ -28,7 +29,6 @@ use tokio::{
 
 use self::name::Name;
 use crate::{
-    config::Etcd,
     http::ServerState,
     leader::{Leader, Standing, Turn},
     records::{About, Keys, SharedRecords, record},
@@ -46,18 +46,18 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// This router's part in who leads.
 #[derive(Debug)]
 pub struct Election {
-    pub(super) client: Arc<Client>,
-    pub(super) keys: Keys,
-    pub(super) standing: Arc<Standing>,
+    client: Arc<Client>,
+    keys: Keys,
+    standing: Arc<Standing>,
     /// The router as a whole, once it runs.
-    pub(super) state: Weak<ServerState<Registry>>,
+    state: Weak<ServerState<Registry>>,
     /// There is no leader, so that there is no reason to wait.
-    pub(super) vacant: Notify,
+    vacant: Notify,
     /// What is known must be read anew.
-    pub(super) outdated: Notify,
+    outdated: Notify,
     lease: Duration,
-    pub(super) me: Leader,
-    pub(super) name: Name,
+    me: Leader,
+    name: Name,
 }
 
 /// What an election needs before there is a router.
@@ -264,7 +264,7 @@ impl Election {
         self.standing.ready(term);
     }
 
-    pub(super) fn is_me(&self, name: &str) -> bool {
+    fn is_me(&self, name: &str) -> bool {
         name == self.me.name
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use config::Config;
 use policy::{
     fleet::{Absent, Advice, Link, ReplicaId},
     place::{Action, Decision, State},
@@ -10,7 +11,6 @@ use protocol::{Desired, DesiredGpu, DesiredReplica, DesiredSlice};
 
 use super::{Placer, assigned::Assigned, groups::Group, world::World};
 use crate::{
-    config::Config,
     dataplane::DataPlane,
     fleet::{Fleet, Seen},
     lend::Slices,

@@ -8,7 +8,7 @@ use policy::{
     moment::Moment,
 };
 
-use crate::{config, leader::Load, learned::Asked};
+use crate::{leader::Load, learned::Asked};
 
 /// How often counts are taken.
 const EVERY: Duration = Duration::from_secs(1);
@@ -58,8 +58,7 @@ impl Demands {
         let known = self.models.entry(model.name.clone()).or_insert_with(|| {
             let mut demand = Demand::new(rule);
             let mut load_time = None;
-            if let Some(Recalled { asked, away: (away, day) }) = self.recalled.remove(&model.name)
-            {
+            if let Some(Recalled { asked, away: (away, day) }) = self.recalled.remove(&model.name) {
                 let Asked { minutes, usual, load_ms } = asked;
                 demand.recall(&Habit { minutes, usual }, away, day);
                 load_time = load_ms.map(|millis| Duration::from_millis(millis).min(LONGEST_LOAD));

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use config::Config;
 use policy::{
     fleet::{Link, ReplicaId},
     place::{Replica, State},
 };
 
 use super::{Placer, assigned::Assigned, world::World};
-use crate::{config::Config, fleet::Seen};
+use crate::fleet::Seen;
 
 /// A replica and where it is.
 #[derive(Debug)]

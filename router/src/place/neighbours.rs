@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use config::Config;
 use policy::{
     fleet::Traffic,
     interference::{Corrected, Gains, Interference, Load, Runner, Scene, Times},
@@ -12,10 +13,7 @@ use policy::{
 };
 
 use super::{groups::Group, world::World};
-use crate::{
-    config::Config,
-    fleet::{Seen, labelled},
-};
+use crate::fleet::{Seen, labelled};
 
 /// How often what was seen is learned from.
 const EVERY: Duration = Duration::from_secs(1);
@@ -96,9 +94,8 @@ impl Neighbours {
                 if own.busy < BUSY {
                     continue;
                 }
-                let others = runners
-                    .iter()
-                    .filter(|((label, _), (at, _))| at == site && *label != slice.0);
+                let others =
+                    runners.iter().filter(|((label, _), (at, _))| at == site && *label != slice.0);
                 let others: Vec<Runner> = others.map(|(_, (_, runner))| *runner).collect();
                 let scene = Scene { own: *own, others: &others };
                 let alone = Duration::from_millis(100);
