@@ -26,9 +26,10 @@ fn record(metrics: &ModelMetrics) {
 
 /// The bytes of this process that are in memory.
 fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.expect("a process has a resident size") * 1024
 }
 
 #[test]
