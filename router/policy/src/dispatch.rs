@@ -9,6 +9,7 @@ mod admission;
 mod event;
 mod filling;
 mod forming;
+mod replica;
 mod settling;
 mod stalling;
 mod turns;
@@ -19,13 +20,13 @@ pub use self::event::{
     Arrival, Batch, BatchLimit, Class, ClosedBy, Effect, Ended, Learned, LimitedBy, Refusal,
     Settings,
 };
+use self::replica::Replica;
 pub use self::turns::longest_turn;
 use crate::{
     fair::Shares,
     moment::Moment,
     queue::{Lanes, Standing, Waiting},
     rate::{Demand, Kind},
-    replica::Replica,
     rule::Rule,
 };
 

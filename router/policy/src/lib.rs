@@ -18,7 +18,6 @@ pub mod place;
 pub mod plan;
 pub mod queue;
 pub mod rate;
-mod replica;
 pub mod rule;
 mod scarcity;
 pub mod spread;

@@ -10,13 +10,12 @@
 
 use std::time::Duration;
 
-use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, revoke};
+use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, replica::Replica, revoke};
 use crate::{
     latency::Latency,
     moment::Moment,
     queue::{Standing, Waiting},
     rate::Kind,
-    replica::Replica,
     scarcity,
 };
 

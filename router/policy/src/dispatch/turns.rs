@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use super::{Dispatch, Effect};
-use crate::{moment::Moment, replica::Turn};
+use super::{Dispatch, Effect, replica::Turn};
+use crate::moment::Moment;
 
 /// How long a round of the longest turns is, in terms of the tightest objective.
 ///
