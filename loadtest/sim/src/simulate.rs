@@ -5,10 +5,10 @@ use crate::{
     claims::Broken,
     fleet::Fleet,
     follow::{self, FollowError},
-    place::{self, PlaceError, Placement},
+    place::{self, PlaceError},
     rates,
     shrink::{self, Shrunk},
-    study::{Detail, Study},
+    study::{Detail, Placement, Study},
     summary::{self, Summary},
     world::{self, Checks},
 };
