@@ -6,7 +6,7 @@ use loadtest::plan::Source;
 use mig::Geometry;
 use policy::{
     dispatch::Settings,
-    interference::Load,
+    interference::Draw,
     plan::{self, PlanError, Problem, Rules, rivals::Planner},
     spread::{self, NoRoom, Slice, Want},
 };
@@ -171,7 +171,7 @@ pub(crate) fn problem(study: &Study, demands: &[f64]) -> Problem {
         memory_mib: subject.memory_mib,
         replicas_min: 1,
         replicas_max: u32::MAX,
-        load: subject.load.map_or_else(Load::default, |load| Load {
+        load: subject.load.map_or_else(Draw::default, |load| Draw {
             power: load.power,
             bandwidth: load.tlb,
             pcie: load.pcie,

@@ -25,7 +25,7 @@ pub use self::turns::longest_turn;
 use crate::{
     fair::Shares,
     moment::Moment,
-    queue::{Queues, Priority, Waiting},
+    queue::{Priority, Queues, Waiting},
     rate::{Demand, Kind},
     rule::Rule,
 };

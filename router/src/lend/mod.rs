@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use policy::loan::{Decisions, History, Tenant, Use, World, accrue, decide};
+use policy::loan::{Decisions, History, LoanWorld, Tenant, Use, accrue, decide};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use self::world::memory_mib;
@@ -252,7 +252,7 @@ impl Lender {
         let jobs: Vec<_> = records.iter().filter(due).map(job).collect();
         let mut tenants = world::tenants(config, config.loans.as_ref(), &self.accounts);
         self.accrue(config, records, &mut tenants, &lendable);
-        let world = World {
+        let world = LoanWorld {
             now,
             slices: &lendable.slices,
             jobs: &jobs,

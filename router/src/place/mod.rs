@@ -31,7 +31,7 @@ use std::{
 
 use policy::{
     demand::{Forecast, Why},
-    interference::Load,
+    interference::Draw,
     moment::Moment,
     place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
     plan,
@@ -288,7 +288,7 @@ impl Placer {
             memory_mib: Some(model.memory_mib),
             replicas_min: model.replicas.min,
             replicas_max: model.replicas.max,
-            load: Load::default(),
+            load: Draw::default(),
             slowdown: self.neighbours.slowdown(index),
         };
         config.models.iter().enumerate().map(model).collect()

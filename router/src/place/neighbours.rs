@@ -6,7 +6,7 @@ use std::{
 };
 
 use policy::{
-    interference::{Corrected, Gains, Interference, Load, Runner, Scene, Times},
+    interference::{Corrected, Draw, Gains, Interference, Runner, Scene, Times},
     moment::Moment,
 };
 
@@ -130,7 +130,7 @@ impl Neighbours {
                 model: u32::try_from(model).unwrap_or(u32::MAX),
                 compute: compute / f64::from(on.kind.compute_slices),
                 busy: self.busy(&spot.label),
-                load: Load::default(),
+                load: Draw::default(),
             };
             runners.insert((spot.label.clone(), model), (*site, runner));
         }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use policy::{
-    interference::{Gains, Interference, Load, Runner, Scene, Times},
+    interference::{Draw, Gains, Interference, Runner, Scene, Times},
     moment::Moment,
 };
 
@@ -92,7 +92,7 @@ impl World<'_> {
         let runner = |index: usize, busy: f64, part: f64| {
             let model = self.fleet.replicas[index].model;
             let simgpu::Load { power, pcie, tlb } = self.fleet.models[model].load;
-            let load = Load { power, bandwidth: tlb, pcie };
+            let load = Draw { power, bandwidth: tlb, pcie };
             Runner { model: model as u32, compute: part, busy, load }
         };
         let mut others = Vec::new();

@@ -6,7 +6,7 @@ use super::{Batch, ClosedBy, Dispatch, Effect, GRACE, Refusal, revoke};
 use crate::{
     inflight::{Departure, Flight},
     moment::Moment,
-    queue::{Queue, Line, Priority, Waiting},
+    queue::{Line, Priority, Queue, Waiting},
     rule::{Bound, Decision, View},
 };
 

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::{
-    Act, Decisions, Held, JobId, Phase, Rules, Stop, World, fit::Choice, lend, order::Place,
+    Act, Decisions, Held, JobId, LoanWorld, Phase, Rules, Stop, fit::Choice, lend, order::Place,
     standing::Standing,
 };
 use crate::moment::Moment;
 
 /// The world, what of it has been given away, and the decisions so far.
 pub(super) struct Desk<'a> {
-    pub(super) world: &'a World<'a>,
+    pub(super) world: &'a LoanWorld<'a>,
     pub(super) rules: &'a Rules,
     /// Idle slices that were not given away yet.
     pub(super) free: Vec<usize>,
@@ -29,7 +29,7 @@ pub(super) struct Desk<'a> {
 }
 
 impl<'a> Desk<'a> {
-    pub(super) fn new(world: &'a World<'a>, rules: &'a Rules) -> Self {
+    pub(super) fn new(world: &'a LoanWorld<'a>, rules: &'a Rules) -> Self {
         let by_id: HashMap<JobId, usize> =
             world.jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect();
         let mut held = vec![Vec::new(); world.jobs.len()];

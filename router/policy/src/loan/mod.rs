@@ -30,7 +30,7 @@ use std::time::Duration;
 use crate::moment::Moment;
 
 pub use self::{
-    admit::{Admitted, Fleet, Refused, admit},
+    admit::{Admitted, Offer, Refused, admit},
     job::{Ask, Class, Job, JobId, Phase, has_room},
     lend::Loaning,
     order::{History, Order},
@@ -113,7 +113,7 @@ pub struct Wanted {
 
 /// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
+pub struct LoanWorld<'a> {
     /// The present.
     pub now: Moment,
     /// Every slice that inference does not exclude from lending; decisions name them by index.
@@ -234,7 +234,7 @@ pub struct Decisions {
 }
 
 /// What to do now.
-pub fn decide(world: &World<'_>, rules: &Rules) -> Decisions {
+pub fn decide(world: &LoanWorld<'_>, rules: &Rules) -> Decisions {
     let mut desk = Desk::new(world, rules);
     reclaim::run(&mut desk);
     let head = schedule::run(&mut desk);

@@ -19,7 +19,7 @@ use super::{
 type Tenants = Vec<usize>;
 
 /// The replicas of a slice that is still to be put somewhere.
-type Load = Vec<Replica>;
+type Copies = Vec<Replica>;
 
 pub(super) fn bind(terms: &Terms<'_>, found: &Found, current: &[Slice], bounds: Bounds) -> Plan {
     let hardware = terms.hardware;
@@ -51,7 +51,7 @@ pub(super) fn bind(terms: &Terms<'_>, found: &Found, current: &[Slice], bounds: 
     Plan::new(slices, bounds)
 }
 
-fn slice(terms: &Terms<'_>, seat: &Seat<'_>, index: usize, replicas: Load) -> Slice {
+fn slice(terms: &Terms<'_>, seat: &Seat<'_>, index: usize, replicas: Copies) -> Slice {
     let (position, slot) = seat.layout.places[index];
     Slice { gpu: seat.gpu, kind: &terms.hardware.slots[slot].kind.name, position, replicas }
 }
@@ -95,7 +95,7 @@ impl Running {
 /// What is still to be put somewhere, by type of slot.
 struct Waiting {
     /// In the order in which it is dealt out; taken ones are empty.
-    loads: Vec<VecDeque<Option<Load>>>,
+    loads: Vec<VecDeque<Option<Copies>>>,
     /// Where those with the same tenants are, the last first.
     same: Vec<BTreeMap<Tenants, Vec<usize>>>,
     /// How many were dealt from the front of each.
@@ -104,7 +104,7 @@ struct Waiting {
 
 impl Waiting {
     fn new(terms: &Terms<'_>, found: &Found) -> Self {
-        let loads: Vec<Vec<Load>> = loads(terms, found).into_iter().map(spread).collect();
+        let loads: Vec<Vec<Copies>> = loads(terms, found).into_iter().map(spread).collect();
         let mut same = vec![BTreeMap::new(); loads.len()];
         for (slot, loads) in loads.iter().enumerate() {
             for (index, load) in loads.iter().enumerate().rev() {
@@ -121,12 +121,12 @@ impl Waiting {
         self.same[slot].get(tenants).is_some_and(|left| !left.is_empty())
     }
 
-    fn take_same(&mut self, slot: usize, tenants: &Tenants) -> Option<Load> {
+    fn take_same(&mut self, slot: usize, tenants: &Tenants) -> Option<Copies> {
         let index = self.same[slot].get_mut(tenants)?.pop()?;
         self.loads[slot][index].take()
     }
 
-    fn take_next(&mut self, slot: usize) -> Option<Load> {
+    fn take_next(&mut self, slot: usize) -> Option<Copies> {
         while let Some(load) = self.loads[slot].get_mut(self.dealt[slot]) {
             self.dealt[slot] += 1;
             if let Some(load) = load.take() {
@@ -144,9 +144,9 @@ fn tenants(replicas: &[Replica]) -> Tenants {
 }
 
 /// Puts loads with the same tenants as far apart as can be.
-fn spread(mut loads: Vec<Load>) -> Vec<Load> {
+fn spread(mut loads: Vec<Copies>) -> Vec<Copies> {
     loads.sort_by_key(|load| tenants(load));
-    let mut keyed: Vec<(f64, Load)> = Vec::with_capacity(loads.len());
+    let mut keyed: Vec<(f64, Copies)> = Vec::with_capacity(loads.len());
     for alike in loads.chunk_by(|a, b| tenants(a) == tenants(b)) {
         let each = alike.iter().enumerate();
         keyed.extend(
@@ -158,7 +158,7 @@ fn spread(mut loads: Vec<Load>) -> Vec<Load> {
 }
 
 /// The tenants of every slot, by type of slot.
-fn loads(terms: &Terms<'_>, found: &Found) -> Vec<Vec<Load>> {
+fn loads(terms: &Terms<'_>, found: &Found) -> Vec<Vec<Copies>> {
     let mut loads = vec![Vec::new(); terms.hardware.slots.len()];
     for (model, slot, count) in &found.filling.whole {
         let load = alone(terms, *model, *slot);
