@@ -12,7 +12,7 @@ use std::{
 
 use policy::{
     place::place,
-    plan::{self, Plan, PlanError, Problem, rivals::Planner},
+    plan::{self, Plan, PlanError, Problem, baselines::Planner},
 };
 use router::{planfile, replay};
 use tokio::time::Instant;

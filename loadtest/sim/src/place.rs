@@ -7,7 +7,7 @@ use mig::Geometry;
 use policy::{
     dispatch::Settings,
     interference::Draw,
-    plan::{self, PlanError, Problem, Rules, rivals::Planner},
+    plan::{self, PlanError, Problem, Rules, baselines::Planner},
     spread::{self, NoRoom, Slice, Want},
 };
 use simgpu::{SimError, random::Random};

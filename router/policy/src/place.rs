@@ -13,11 +13,11 @@
 //! moves.
 
 mod begun;
-mod crowd;
 mod known;
 mod loaned;
 mod pinned;
 mod scarce;
+mod sharing;
 mod steps;
 mod target;
 

@@ -1,6 +1,6 @@
 //! The rule a study names for where replicas are.
 
-use policy::plan::rivals::Planner;
+use policy::plan::baselines::Planner;
 
 /// Who decides where replicas are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,9 @@
 //! still being given back is promised them again, because it is still first in the order.
 
 mod admit;
-mod desk;
+mod fair_shares;
 mod fit;
+mod free_slices;
 mod grow;
 mod job;
 mod lend;
@@ -18,7 +19,6 @@ mod room;
 mod schedule;
 mod share;
 mod speed;
-mod standing;
 mod throttle;
 mod why;
 
@@ -41,7 +41,7 @@ pub use self::{
     why::{Start, Stop, Wait, Why},
 };
 
-use self::desk::Desk;
+use self::free_slices::Desk;
 
 /// A slice that could be lent, or is.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,10 +4,10 @@
 //! it on the same jobs, and can be chosen in the configuration.
 
 mod attained;
+mod deficit;
 mod fifo;
 mod gittins;
-mod knowing;
-mod owed;
+mod told_length;
 
 use std::{cmp::Ordering, fmt};
 
@@ -16,10 +16,10 @@ use crate::moment::Moment;
 
 pub use self::{
     attained::{Elas, Las},
+    deficit::{Ftf, Ltgf},
     fifo::{Backfill, Fifo},
     gittins::{Gittins, History},
-    knowing::{Deadline, Srtf},
-    owed::{Ftf, Ltgf},
+    told_length::{Deadline, Srtf},
 };
 
 /// An order by which jobs get slices.

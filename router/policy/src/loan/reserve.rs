@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{JobId, desk::Desk};
+use super::{JobId, free_slices::Desk};
 use crate::moment::Moment;
 
 /// What is kept for the first job that could not start.

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Plan, Replica, Slice,
+    assign::{Seat, seats},
     fill::Terms,
     outcome::Bounds,
     search::Found,
-    seat::{Seat, seats},
 };
 
 /// The models on a slice, by index.

@@ -2,7 +2,7 @@
 
 use policy::{
     interference::Draw,
-    plan::{Problem, misses, rivals::Planner, solve},
+    plan::{Problem, baselines::Planner, misses, solve},
 };
 
 use super::{checker, scenarios::scenario};

@@ -2,7 +2,7 @@
 
 use policy::{
     interference::Draw,
-    plan::{Gpus, Measured, Model, Plan, Problem, Rules, rivals::Planner, solve, solve_roomily},
+    plan::{Gpus, Measured, Model, Plan, Problem, Rules, baselines::Planner, solve, solve_roomily},
 };
 
 use super::{checker, fleets};

@@ -10,8 +10,8 @@ use mig::{Geometry, Position};
 
 use super::{
     super::{Plan, PlanError, Problem, problem::Ground},
+    bins::Yard,
     fit::{Segment, segments, smallest},
-    yard::Yard,
 };
 
 pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {

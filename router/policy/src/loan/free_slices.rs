@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    Act, Decisions, Held, JobId, LoanWorld, Phase, Rules, Stop, fit::Choice, lend, order::Place,
-    standing::Standing,
+    Act, Decisions, Held, JobId, LoanWorld, Phase, Rules, Stop, fair_shares::Standing, fit::Choice,
+    lend, order::Place,
 };
 use crate::moment::Moment;
 

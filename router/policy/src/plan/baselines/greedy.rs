@@ -5,7 +5,7 @@
 
 use super::{
     super::{Plan, PlanError, Problem, hardware::Shape, problem::Ground},
-    yard::Yard,
+    bins::Yard,
 };
 
 pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {

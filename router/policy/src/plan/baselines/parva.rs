@@ -6,7 +6,7 @@
 
 use super::{
     super::{Plan, PlanError, Problem, Rules, problem::Ground},
-    yard::Yard,
+    bins::Yard,
 };
 
 /// The most processes it puts on a slice.

@@ -1,6 +1,6 @@
 //! Whom the tenants' fair shares let make room for whom.
 
-use super::{LoanWorld, Use, desk::Desk, share::divide};
+use super::{LoanWorld, Use, free_slices::Desk, share::divide};
 
 /// Room for rounding.
 const ROUNDING: f64 = 1e-9;

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Plan, PlanError, Problem, problem::Ground},
-    yard::Yard,
+    bins::Yard,
 };
 
 /// A slice wanted for `rate_rps` of a model.
