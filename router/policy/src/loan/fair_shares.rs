@@ -7,12 +7,12 @@ const ROUNDING: f64 = 1e-9;
 
 /// What each tenant holds and would hold if all were even, in GPUs.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct FairShares {
     held: Vec<f64>,
     fair: Vec<f64>,
 }
 
-impl Standing {
+impl FairShares {
     /// With `held` slices by job, and `lendable` GPUs to divide.
     pub(super) fn new(world: &LoanWorld<'_>, held: &[Vec<usize>], lendable: f64) -> Self {
         let mut uses = vec![Use::default(); world.tenants.len()];

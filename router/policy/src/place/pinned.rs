@@ -139,7 +139,7 @@ impl Known<'_> {
         target.evict(&why, |one| {
             one.gpu == pin.gpu && one.position != position && one.position.overlaps(position)
         });
-        while self.seat(target, pin.gpu, position).free_mib < self.memory_mib(pin.model) {
+        while self.shared(target, pin.gpu, position).free_mib < self.memory_mib(pin.model) {
             let unpinned =
                 |one: &Placed| here(one) && !self.pins.iter().any(|other| other.is_at(one));
             let Some(one) = target.placed.iter().find(|one| unpinned(one)) else { return };
@@ -163,7 +163,7 @@ impl Known<'_> {
 
     fn new_at(&self, target: &Target, pin: &Pin) -> Placed {
         let Pin { model, gpu, position, .. } = *pin;
-        let count = self.seat(target, gpu, position).count;
+        let count = self.shared(target, gpu, position).count;
         let alone = self.best_way(model, gpu, position).filter(|_| count == 0);
         let (batch, processes) = alone.map_or((0, 1), |way| (way.batch, way.processes));
         let capacity_rps = self.alone_rps(model, gpu, position) / f64::from(count + 1);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Plan, Replica, Slice,
-    assign::{Seat, seats},
+    assign::{ShapedGpu, shape_gpus},
     fill::Terms,
     outcome::Bounds,
     search::Found,
@@ -25,35 +25,35 @@ pub(super) fn bind(terms: &Terms<'_>, found: &Found, current: &[Slice], bounds: 
     let hardware = terms.hardware;
     let mut waiting = Waiting::new(terms, found);
     let running = Running::new(terms, current);
-    let seats = seats(hardware, &found.counts, &running.worth_keeping(terms, &waiting));
+    let shaped = shape_gpus(hardware, &found.counts, &running.worth_keeping(terms, &waiting));
     let mut slices = Vec::new();
-    let mut open: Vec<(&Seat<'_>, usize)> = Vec::new();
-    for seat in &seats {
-        for (index, (position, slot)) in seat.layout.places.iter().enumerate() {
-            let place = (seat.gpu, position.start());
+    let mut open: Vec<(&ShapedGpu<'_>, usize)> = Vec::new();
+    for gpu in &shaped {
+        for (index, (position, slot)) in gpu.layout.places.iter().enumerate() {
+            let place = (gpu.gpu, position.start());
             let same = |(profile, tenants): &(usize, Tenants)| {
                 if profile == slot { waiting.take_same(*slot, tenants) } else { None }
             };
             match running.0.get(&place).and_then(same) {
-                Some(replicas) => slices.push(slice(terms, seat, index, replicas)),
-                None => open.push((seat, index)),
+                Some(replicas) => slices.push(slice(terms, gpu, index, replicas)),
+                None => open.push((gpu, index)),
             }
         }
     }
     // GPUs that keep something are filled up before others are begun.
     let in_use: Vec<usize> = slices.iter().map(|slice: &Slice| slice.gpu).collect();
-    open.sort_by_key(|(seat, index)| (in_use.binary_search(&seat.gpu).is_err(), seat.gpu, *index));
-    for (seat, index) in open {
-        if let Some(replicas) = waiting.take_next(seat.layout.places[index].1) {
-            slices.push(slice(terms, seat, index, replicas));
+    open.sort_by_key(|(gpu, index)| (in_use.binary_search(&gpu.gpu).is_err(), gpu.gpu, *index));
+    for (gpu, index) in open {
+        if let Some(replicas) = waiting.take_next(gpu.layout.places[index].1) {
+            slices.push(slice(terms, gpu, index, replicas));
         }
     }
     Plan::new(slices, bounds)
 }
 
-fn slice(terms: &Terms<'_>, seat: &Seat<'_>, index: usize, replicas: Copies) -> Slice {
-    let (position, slot) = seat.layout.places[index];
-    Slice { gpu: seat.gpu, kind: &terms.hardware.slots[slot].kind.name, position, replicas }
+fn slice(terms: &Terms<'_>, gpu: &ShapedGpu<'_>, index: usize, replicas: Copies) -> Slice {
+    let (position, slot) = gpu.layout.places[index];
+    Slice { gpu: gpu.gpu, kind: &terms.hardware.slots[slot].kind.name, position, replicas }
 }
 
 /// What runs now: type of slot and tenants, by GPU and start.

@@ -6,7 +6,7 @@
 
 use super::{
     super::{Plan, PlanError, Problem, Rules, problem::Ground},
-    bins::Yard,
+    bins::Bins,
 };
 
 /// The most processes it puts on a slice.
@@ -18,64 +18,64 @@ pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {
     let max_processes = problem.rules.max_processes.min(PROCESSES);
     let problem = Problem { rules: Rules { max_processes, ..problem.rules }, ..problem.clone() };
     let ground = Ground::new(&problem)?;
-    let mut yard = Yard::new(&problem, &ground);
-    for (model, slot) in segments(&yard) {
-        let mut gpus: Vec<usize> = (0..yard.gpus.len()).collect();
-        gpus.sort_by_key(|gpu| (std::cmp::Reverse(yard.compute(*gpu)), *gpu));
-        let rate_rps = yard.rps(model, slot);
-        if !gpus.into_iter().any(|gpu| put(&mut yard, gpu, model, (slot, rate_rps))) {
-            return Err(yard.too_small());
+    let mut bins = Bins::new(&problem, &ground);
+    for (model, slot) in segments(&bins) {
+        let mut gpus: Vec<usize> = (0..bins.gpus.len()).collect();
+        gpus.sort_by_key(|gpu| (std::cmp::Reverse(bins.compute(*gpu)), *gpu));
+        let rate_rps = bins.rps(model, slot);
+        if !gpus.into_iter().any(|gpu| put(&mut bins, gpu, model, (slot, rate_rps))) {
+            return Err(bins.too_small());
         }
     }
-    for gpu in (1..yard.gpus.len()).rev() {
-        if (1..=HALF).contains(&yard.compute(gpu)) {
-            break_up(&mut yard, gpu);
+    for gpu in (1..bins.gpus.len()).rev() {
+        if (1..=HALF).contains(&bins.compute(gpu)) {
+            break_up(&mut bins, gpu);
         }
     }
-    Ok(yard.into_plan())
+    Ok(bins.into_plan())
 }
 
 /// Model and type of slot of every slice wanted, largest first.
-fn segments(yard: &Yard<'_>) -> Vec<(usize, usize)> {
+fn segments(bins: &Bins<'_>) -> Vec<(usize, usize)> {
     let mut segments = Vec::new();
-    for (model, wanted) in yard.problem.models.iter().enumerate() {
-        let gpu = (0..yard.gpus.len()).find(|gpu| yard.slots(*gpu, model).next().is_some());
+    for (model, wanted) in bins.problem.models.iter().enumerate() {
+        let gpu = (0..bins.gpus.len()).find(|gpu| bins.slots(*gpu, model).next().is_some());
         let Some(gpu) = gpu else { continue };
         let value =
-            |slot: &usize| yard.rps(model, *slot) / f64::from(yard.profile(*slot).compute_slices);
-        let plain = |slot: &usize| !yard.profile(*slot).double_memory();
-        let best = yard
+            |slot: &usize| bins.rps(model, *slot) / f64::from(bins.profile(*slot).compute_slices);
+        let plain = |slot: &usize| !bins.profile(*slot).double_memory();
+        let best = bins
             .slots(gpu, model)
             .filter(plain)
             .reduce(|best, slot| if value(&slot) > value(&best) { slot } else { best });
         let Some(best) = best else { continue };
-        let full = (wanted.demand_rps / yard.rps(model, best) - 1e-9).floor().max(0.0);
-        let rest = wanted.demand_rps - full * yard.rps(model, best);
+        let full = (wanted.demand_rps / bins.rps(model, best) - 1e-9).floor().max(0.0);
+        let rest = wanted.demand_rps - full * bins.rps(model, best);
         segments.extend(std::iter::repeat_n((model, best), full as usize));
-        let enough = |slot: &usize| yard.rps(model, *slot) >= rest - 1e-9 && plain(slot);
-        let size = |slot: &usize| yard.profile(*slot).compute_slices;
-        let last = yard.slots(gpu, model).filter(enough).min_by_key(size).unwrap_or(best);
+        let enough = |slot: &usize| bins.rps(model, *slot) >= rest - 1e-9 && plain(slot);
+        let size = |slot: &usize| bins.profile(*slot).compute_slices;
+        let last = bins.slots(gpu, model).filter(enough).min_by_key(size).unwrap_or(best);
         let count = wanted.replicas_min.saturating_sub(full as u32).max(1);
         segments.extend(std::iter::repeat_n((model, last), count as usize));
     }
     segments.sort_by_key(|(model, slot)| {
-        (std::cmp::Reverse(yard.profile(*slot).compute_slices), *model)
+        (std::cmp::Reverse(bins.profile(*slot).compute_slices), *model)
     });
     segments
 }
 
 /// Puts a slice of the type wanted, or on another kind of GPU the smallest that serves as much.
-fn put(yard: &mut Yard<'_>, gpu: usize, model: usize, (slot, rate_rps): (usize, f64)) -> bool {
-    let slot = if yard.slots(gpu, model).any(|own| own == slot) {
+fn put(bins: &mut Bins<'_>, gpu: usize, model: usize, (slot, rate_rps): (usize, f64)) -> bool {
+    let slot = if bins.slots(gpu, model).any(|own| own == slot) {
         Some(slot)
     } else {
-        let enough = |slot: &usize| yard.rps(model, *slot) >= rate_rps - 1e-9;
-        let size = |slot: &usize| yard.profile(*slot).compute_slices;
-        yard.slots(gpu, model).filter(enough).min_by_key(size)
+        let enough = |slot: &usize| bins.rps(model, *slot) >= rate_rps - 1e-9;
+        let size = |slot: &usize| bins.profile(*slot).compute_slices;
+        bins.slots(gpu, model).filter(enough).min_by_key(size)
     };
     slot.is_some_and(|slot| {
-        let starts = starts(yard.profile(slot).compute_slices, &yard.profile(slot).starts);
-        yard.put(gpu, slot, model, &starts)
+        let starts = starts(bins.profile(slot).compute_slices, &bins.profile(slot).starts);
+        bins.put(gpu, slot, model, &starts)
     })
 }
 
@@ -91,22 +91,22 @@ fn starts(compute_slices: u8, legal: &[u8]) -> Vec<u8> {
 }
 
 /// Moves what is on `gpu` into holes of the others as one- and two-compute slices, or does nothing.
-fn break_up(yard: &mut Yard<'_>, gpu: usize) {
-    let before = yard.gpus.clone();
-    let held = std::mem::take(&mut yard.gpus[gpu].held);
-    yard.gpus[gpu].geometry = mig::Geometry::empty(yard.gpus[gpu].geometry.kind());
+fn break_up(bins: &mut Bins<'_>, gpu: usize) {
+    let before = bins.gpus.clone();
+    let held = std::mem::take(&mut bins.gpus[gpu].held);
+    bins.gpus[gpu].geometry = mig::Geometry::empty(bins.gpus[gpu].geometry.kind());
     for (_, model, slot) in held {
         let others: f64 = before
             .iter()
             .flat_map(|gpu| &gpu.held)
             .filter(|(_, other, _)| *other == model)
-            .map(|(_, _, slot)| yard.rps(model, *slot))
+            .map(|(_, _, slot)| bins.rps(model, *slot))
             .sum::<f64>()
-            - yard.rps(model, slot);
-        let mut rest = (yard.problem.models[model].demand_rps - others).max(1e-6);
+            - bins.rps(model, slot);
+        let mut rest = (bins.problem.models[model].demand_rps - others).max(1e-6);
         while rest > 0.0 {
-            let Some(moved) = fill_hole(yard, gpu, model, rest) else {
-                yard.gpus = before;
+            let Some(moved) = fill_hole(bins, gpu, model, rest) else {
+                bins.gpus = before;
                 return;
             };
             rest -= moved;
@@ -114,24 +114,24 @@ fn break_up(yard: &mut Yard<'_>, gpu: usize) {
     }
 }
 
-fn fill_hole(yard: &mut Yard<'_>, emptied: usize, model: usize, rest: f64) -> Option<f64> {
-    let gpus = (0..yard.gpus.len()).filter(|gpu| *gpu != emptied);
-    let used: Vec<usize> = gpus.filter(|gpu| yard.compute(*gpu) > 0).collect();
+fn fill_hole(bins: &mut Bins<'_>, emptied: usize, model: usize, rest: f64) -> Option<f64> {
+    let gpus = (0..bins.gpus.len()).filter(|gpu| *gpu != emptied);
+    let used: Vec<usize> = gpus.filter(|gpu| bins.compute(*gpu) > 0).collect();
     for gpu in used {
-        let mut small: Vec<usize> = yard
+        let mut small: Vec<usize> = bins
             .slots(gpu, model)
-            .filter(|slot| yard.profile(*slot).compute_slices <= 2)
-            .filter(|slot| !yard.profile(*slot).double_memory())
+            .filter(|slot| bins.profile(*slot).compute_slices <= 2)
+            .filter(|slot| !bins.profile(*slot).double_memory())
             .collect();
         // The smaller first if it is enough, else the larger.
         small.sort_by_key(|slot| {
-            let size = yard.profile(*slot).compute_slices;
-            let enough = yard.rps(model, *slot) >= rest;
+            let size = bins.profile(*slot).compute_slices;
+            let enough = bins.rps(model, *slot) >= rest;
             (!enough, if enough { size } else { u8::MAX - size })
         });
         for slot in small {
-            let rate_rps = yard.rps(model, slot);
-            if put(yard, gpu, model, (slot, rate_rps)) {
+            let rate_rps = bins.rps(model, slot);
+            if put(bins, gpu, model, (slot, rate_rps)) {
                 return Some(rate_rps);
             }
         }
