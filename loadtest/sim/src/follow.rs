@@ -6,7 +6,7 @@
 //! to go is gone by the next interval.
 
 mod fleet;
-mod known;
+mod lookups;
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use policy::{
     plan,
 };
 
-use self::{fleet::Standing, known::Known};
+use self::{fleet::Standing, lookups::Known};
 use crate::{
     claims::Broken,
     fleet::Fleet,

@@ -1,8 +1,8 @@
 //! One run of a study, whichever way it is followed.
 
 use crate::{
-    beside::{self, BesideError},
     claims::Broken,
+    colocation::{self, BesideError},
     fleet::Fleet,
     follow::{self, FollowError},
     place::{self, PlaceError},
@@ -34,7 +34,7 @@ pub enum SimulateError {
 pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
     let fleet = place::fleet(study, seed)?;
     if let Some(training) = &study.training {
-        return Ok(beside::run(study, training, &fleet)?);
+        return Ok(colocation::run(study, training, &fleet)?);
     }
     if study.placement == Placement::Follow && study.start.is_none() {
         return Ok(follow::run(study, &fleet)?);

@@ -3,11 +3,11 @@
 mod draft;
 mod placement;
 mod read;
-mod sees;
 mod streams;
 #[cfg(test)]
 mod tests;
 pub mod training;
+mod unsupported;
 
 use std::{path::Path, time::Duration};
 

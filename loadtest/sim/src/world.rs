@@ -6,9 +6,9 @@
 //! what changes on other slices while it runs is felt by the next one.
 
 mod check;
-mod felt;
+mod faults;
+mod interference;
 mod serve;
-mod troubles;
 mod turns;
 
 use std::{
@@ -26,9 +26,9 @@ use policy::{
 use simgpu::{Device, random::Random};
 
 use self::{
-    felt::Felt,
+    faults::InForce,
+    interference::Felt,
     serve::{Running, Slice},
-    troubles::InForce,
 };
 use crate::{
     claims::{Broken, Claim},

@@ -13,11 +13,11 @@
 //! moves.
 
 mod begun;
-mod known;
 mod loaned;
 mod pinned;
 mod scarce;
 mod sharing;
+mod situation;
 mod steps;
 mod target;
 

@@ -8,7 +8,7 @@ use policy::{
     place::{Action, Gpu, Replica, Slice, State, Target},
 };
 
-use super::known::Place;
+use super::lookups::Place;
 use crate::{fleet::Fleet, study::Study};
 
 /// A replica on its way or there.

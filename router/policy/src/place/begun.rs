@@ -7,7 +7,7 @@ use mig::Position;
 
 use super::{
     Gpu, Leaving, Placed, Replica, Slice, State, Target,
-    known::{Known, Spot, spot},
+    situation::{Known, Spot, spot},
 };
 
 /// Why a replica is left where it is.

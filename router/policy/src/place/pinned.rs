@@ -8,7 +8,7 @@ use mig::Position;
 use super::{
     Leaving, Placed, Refusal, Slice, Snapshot, Target,
     begun::kept,
-    known::{Known, placeable},
+    situation::{Known, placeable},
 };
 use crate::plan::{self, Choice, Model};
 

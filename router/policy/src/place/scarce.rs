@@ -1,6 +1,6 @@
 //! What each gets when there is not enough for all.
 
-use super::{Refusal, Target, known::Known};
+use super::{Refusal, Target, situation::Known};
 
 /// Each try asks for this part of what the one before did.
 const LESS: f64 = 0.8;

@@ -3,7 +3,7 @@
 
 use mig::Position;
 
-use super::{Placed, Replica, Slice, Target, known::Known};
+use super::{Placed, Replica, Slice, Target, situation::Known};
 
 const MIB_PER_GIB: f64 = 1024.0;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Leaving, Placed, Refusal, Replica, Snapshot, State, Target,
-    known::{Known, Part, placeable, unwanted},
+    situation::{Known, Part, placeable, unwanted},
 };
 use crate::plan::{self, Model};
 
