@@ -3,7 +3,7 @@
 use crate::{
     claims::Broken,
     colocation::{self, BesideError},
-    fleet::Fleet,
+    fleet::SimFleet,
     follow::{self, FollowError},
     place::{self, PlaceError},
     rates,
@@ -47,6 +47,6 @@ pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
     run.map_err(|broken| shortest(&fleet, &broken))
 }
 
-fn shortest(fleet: &Fleet, broken: &Broken) -> SimulateError {
+fn shortest(fleet: &SimFleet, broken: &Broken) -> SimulateError {
     SimulateError::Broken(Box::new(shrink::shrink(fleet, broken, Checks::default())))
 }

@@ -8,7 +8,7 @@ use mig::Position;
 use super::{
     Leaving, Placed, Refusal, Slice, Snapshot, Target,
     begun::kept,
-    situation::{Known, placeable},
+    situation::{Situation, placeable},
 };
 use crate::plan::{self, Choice, Model};
 
@@ -42,9 +42,9 @@ impl Pin {
 
 /// Why a pin cannot hold beside those of the snapshot; nothing if it can.
 pub fn obstacle(snapshot: &Snapshot, pin: &Pin) -> Option<String> {
-    let known = Known::new(snapshot);
-    let others: Vec<&Pin> = known.pins.iter().copied().filter(|one| *one != pin).collect();
-    in_the_way(pin, snapshot, &known.models, &others)
+    let situation = Situation::new(snapshot);
+    let others: Vec<&Pin> = situation.pins.iter().copied().filter(|one| *one != pin).collect();
+    in_the_way(pin, snapshot, &situation.models, &others)
 }
 
 /// The pins that hold, which their models must have at least; of the others is told why they do not.
@@ -110,7 +110,7 @@ fn in_the_way(pin: &Pin, snapshot: &Snapshot, models: &[Model], others: &[&Pin])
     gpu.slices.iter().any(lent).then(|| "it is lent to a job".to_owned())
 }
 
-impl Known<'_> {
+impl Situation<'_> {
     /// Puts every pinned replica where it shall be; what is in its way shall leave.
     pub(super) fn hold_pins(&self, target: &mut Target) {
         for pin in &self.pins {

@@ -3,7 +3,7 @@
 
 use mig::Position;
 
-use super::{Placed, Replica, Slice, Target, situation::Known};
+use super::{Placed, Replica, Slice, Target, situation::Situation};
 
 const MIB_PER_GIB: f64 = 1024.0;
 
@@ -18,7 +18,7 @@ pub(super) struct SharedSlice {
     blocked: bool,
 }
 
-impl Known<'_> {
+impl Situation<'_> {
     /// Replicas that take the place of those of an earlier edition, on the same slices, for as long as
     /// their model lacks some and there is memory for both.
     pub(super) fn succeed(&self, target: &mut Target) {
