@@ -21,10 +21,10 @@ use crate::{
     cache::{self, Cache},
     clock::Clock,
     config::{self, Class},
+    count::recent::{Point, Recent},
     dispatch::{Dispatcher, Replica},
     error::InferError,
     http::backend::{Answer, Availability, Job, Served},
-    recent::{Point, Recent},
     state::{ModelState, Replicas},
 };
 

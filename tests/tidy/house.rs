@@ -31,7 +31,6 @@ const KNOTTED: [(&str, &[&str]); 1] = [(
         "model",
         "orders",
         "place",
-        "recent",
         "registry",
         "serve",
         "state",

@@ -17,8 +17,8 @@ pub use self::turnstile::Pass;
 use self::{bucket::Bucket, turnstile::Turnstile};
 use crate::{
     config::{Key, KeyHash, Scope, Tenant},
+    count::{TenantMetrics, TenantTotals},
     error::InferError,
-    metrics::{TenantMetrics, TenantTotals},
 };
 
 /// The index of callers that are no configured tenant.

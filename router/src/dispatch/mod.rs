@@ -50,9 +50,9 @@ use crate::{
     alarm::Alarm,
     clock::Clock,
     config,
+    count::{ModelMetrics, Outcome},
     error::InferError,
     http::backend::{Answer, Job},
-    metrics::{ModelMetrics, Outcome},
     transport::Link,
 };
 

@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use policy::fleet::SliceId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
@@ -21,7 +22,6 @@ pub use self::{
 };
 use crate::{
     config::Objective,
-    jobs::Seat,
     lead::{KeepError, Keeping, SharedRecords},
 };
 
@@ -81,9 +81,9 @@ pub struct Pin {
     /// Its model.
     pub model: String,
     /// Where it shall be.
-    pub at: Seat,
+    pub at: SliceId,
     /// Where its model shall leave for it, until it has.
-    pub from: Option<Seat>,
+    pub from: Option<SliceId>,
     /// Who wants it.
     pub by: String,
     /// Since when, in milliseconds since 1970.
@@ -196,7 +196,7 @@ impl Orders {
     }
 
     /// Forgets a pin. Writes to the disk.
-    pub fn unpin(&self, model: &str, at: &Seat) -> Result<(), KeepError> {
+    pub fn unpin(&self, model: &str, at: &SliceId) -> Result<(), KeepError> {
         self.change(|standing| {
             let meant = |one: &mut Pin| one.model == model && one.at == *at;
             let gone = standing.pins.extract_if(.., meant);
@@ -262,7 +262,7 @@ impl Standing {
     }
 
     /// The pin of a model at a place.
-    pub fn pin(&self, model: &str, at: &Seat) -> Option<&Pin> {
+    pub fn pin(&self, model: &str, at: &SliceId) -> Option<&Pin> {
         self.pins.iter().find(|pin| pin.model == model && pin.at == *at)
     }
 }
@@ -276,7 +276,7 @@ fn known<T: DeserializeOwned>(key: &str, value: &Value) -> Option<T> {
 }
 
 fn key(pin: &Pin) -> String {
-    let Seat { worker, gpu, position } = &pin.at;
+    let SliceId { worker, gpu, position } = &pin.at;
     format!("{PIN}{}/{worker}/{gpu}/{position}", pin.model)
 }
 

@@ -11,9 +11,9 @@ use protocol::{
 use router::{
     clock::Clock,
     config::{Batching, Class, Engine, Model as Settings, Replicas},
+    count::{Lookups, Totals},
     dispatch::{Process, Replica},
     http::backend::Job,
-    metrics::{Lookups, Totals},
     model::Model,
     transport::{self, Hello, Link},
 };
