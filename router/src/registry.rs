@@ -8,6 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use config::{Config, Objective};
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde_json::{Value, json};
@@ -15,7 +16,6 @@ use store::{Change, Records};
 
 use crate::{
     clock::Clock,
-    config::{self, Config, Objective},
     count::{Outcome, recent::Point},
     error::InferError,
     fleet::Fleet,

@@ -8,6 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use config::{Config, Effect, RouterSettings, Tls, Tracing};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use store::OpenError;
@@ -23,7 +24,6 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{self, Config, Effect, RouterSettings, Tls, Tracing},
     count,
     drain::{Drain, Ended, Times, stop_signals},
     fleet::{self, LOCAL, Trust},

@@ -14,9 +14,13 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/design.md, "Layout").
-const MAY_USE: [(&str, &[&str]); 15] = [
-    ("sluice", &["loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"]),
-    ("router", &["etcd", "mig", "oip", "policy", "protocol", "store", "tls"]),
+const MAY_USE: [(&str, &[&str]); 16] = [
+    (
+        "sluice",
+        &["config", "loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"],
+    ),
+    ("router", &["config", "etcd", "mig", "oip", "policy", "protocol", "store", "tls"]),
+    ("config", &["mig", "oip", "policy", "tls"]),
     ("etcd", &["wire"]),
     ("policy", &["mig"]),
     ("oip", &[]),

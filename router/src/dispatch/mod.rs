@@ -49,7 +49,6 @@ pub use self::{
 use crate::{
     alarm::Alarm,
     clock::Clock,
-    config,
     count::{ModelMetrics, Outcome},
     error::InferError,
     http::backend::{Answer, Job},

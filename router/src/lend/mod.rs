@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use config::{Config, Loans};
 use policy::{
     fleet::SliceId,
     job::{RankSeen, Terms, settle},
@@ -39,7 +40,6 @@ pub use self::{
     office::{LogPage, Office},
 };
 use crate::{
-    config::{Config, Loans},
     fleet::{Fleet, Seen},
     http::{
         ServerState,

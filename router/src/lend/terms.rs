@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use config::Loans;
 use policy::{
     fleet::SliceId,
     job,
@@ -9,7 +10,7 @@ use policy::{
 };
 use protocol::{RankEnd, RankReport, RankState};
 
-use crate::{config::Loans, fleet::Seen};
+use crate::fleet::Seen;
 
 /// The slices that are reported, and the rank on each.
 pub(super) fn reported(seen: &[Seen]) -> HashMap<SliceId, Option<&RankReport>> {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use config::{Config, Loans};
 use mig::{Kind, Profile};
 use policy::{
     fleet::SliceId,
@@ -14,7 +15,6 @@ use protocol::{GpuReport, SliceReport};
 
 use super::ledger::{Needs, Slices};
 use crate::{
-    config::{Config, Loans},
     fleet::Seen,
     jobs::{Record, Spec, profile_compute},
 };

@@ -10,6 +10,7 @@ mod error;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
+use config::Objective;
 use parking_lot::Mutex;
 use policy::fleet::SliceId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -20,10 +21,7 @@ pub use self::{
     asked::{Order, PinAsked},
     error::OrderError,
 };
-use crate::{
-    config::Objective,
-    lead::{KeepError, Keeping, SharedRecords},
-};
+use crate::lead::{KeepError, Keeping, SharedRecords};
 
 /// The file in the state directory.
 const FILE: &str = "orders.log";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use config::Config;
 use policy::{
     fleet::SliceId,
     loan::has_room,
@@ -10,7 +11,6 @@ use policy::{
 
 use super::{Placer, world::World};
 use crate::{
-    config::Config,
     jobs::{Record, profile_compute},
     lend::{Needs, Wanted, memory_mib},
     registry::Registry,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use config::Config;
 use mig::{Kind, Position};
 use policy::{
     fleet::SliceId,
@@ -12,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Placer, groups::Group, world::World};
 use crate::{
-    config::Config,
     lend::Slices,
     orders::{self, Orders, Standing},
 };

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use config::Config;
 use mig::{Kind, Position};
 use policy::fleet::SliceId;
 use protocol::{GpuReport, ModelSpec, SliceReport, WHOLE};
 
 use super::spec;
 use crate::{
-    config::Config,
     fleet::{Seen, labelled},
     lend::Slices,
 };
