@@ -18,9 +18,7 @@ const KNOTTED: [(&str, &[&str]); 1] = [(
     "router",
     &[
         "admin",
-        "auth",
         "cache",
-        "config",
         "dispatch",
         "fleet",
         "http",
@@ -54,7 +52,7 @@ const REPEATED: [(&str, usize); 12] = [
     ("Job", 2),
     ("Model", 3),
     ("Order", 3),
-    ("Plan", 2),
+    ("Plan", 3),
     ("Replica", 3),
     ("Report", 5),
     ("Slice", 6),

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     demand::{Forecast, Why},
     fleet::GpuId,
-    interference::Load,
+    interference::Draw,
     moment::Moment,
     place::{Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, place, wanted_back},
     plan,
@@ -125,7 +125,7 @@ impl PlaceMemory {
             memory_mib: Some(model.memory_mib),
             replicas_min: model.replicas_min,
             replicas_max: model.replicas_max,
-            load: Load::default(),
+            load: Draw::default(),
             slowdown: self.neighbours.slowdown(index),
         };
         models.iter().enumerate().map(model).collect()
