@@ -35,7 +35,10 @@ use policy::{
     fleet::{Absent, Advice, Traffic},
     interference::Draw,
     moment::Moment,
-    place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
+    place::{
+        Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, held_rps, place,
+        wanted_back,
+    },
     plan,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -316,6 +319,7 @@ impl Placer {
         // What is lent comes back only after its notice.
         let lent = snapshot.gpus.iter().flat_map(|gpu| &gpu.slices).any(|slice| slice.loaned);
         let notice = config.loans.as_ref().filter(|_| lent).map_or(Duration::ZERO, |it| it.notice);
+        let held_rps = held_rps(snapshot);
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
             if let Some(traffic) = traffic.get(&model.name) {
@@ -331,11 +335,12 @@ impl Placer {
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };
             if forecast.why == Why::New {
-                // What is there stays. What it serves changes with its neighbours, and a demand of
-                // just that much would call for one more each time it is a little less.
+                // What is there stays, and nothing is added. What it can serve changes with its
+                // neighbors and with every measurement, so the demand is set by what is known now: a
+                // demand of what it could serve before would call for one more replica.
                 let stay = ready[index].replicas.min(planned.replicas_max);
                 planned.replicas_min = planned.replicas_min.max(stay);
-                planned.demand_rps *= SURE;
+                planned.demand_rps = SURE * forecast.rate_rps.min(held_rps[index]);
             }
             forecasts.push(forecast);
         }
