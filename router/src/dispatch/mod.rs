@@ -53,7 +53,7 @@ use crate::{
     error::InferError,
     http::backend::{Answer, Job},
     metrics::{ModelMetrics, Outcome},
-    transport::Link,
+    transport::{Link, LinkError},
 };
 
 /// What a client is told to wait when no replica is there at all, at least.
@@ -93,14 +93,6 @@ pub struct Replica {
     pub measured: Vec<(u32, Duration)>,
     /// What the model takes and gives.
     pub signature: Arc<oip::Signature>,
-}
-
-/// An answer to a batch that its replica does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("batch {batch} was answered, which was not asked")]
-pub struct Unasked {
-    /// What it calls the batch.
-    pub batch: u64,
 }
 
 impl Dispatcher {
@@ -238,11 +230,11 @@ impl Dispatcher {
     }
 
     /// A batch has come back. A replica that answers what it was not asked is not to be listened to.
-    pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) -> Result<(), Unasked> {
+    pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) -> Result<(), LinkError> {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let batch = reply.batch;
-        let mut sent = state.take_back(replica, batch).ok_or(Unasked { batch })?;
+        let mut sent = state.take_back(replica, batch).ok_or(LinkError::Unasked { batch })?;
         // An executor may say of its time what it likes, but not more than passed here.
         let facts = reply.facts.at_most(now.since(sent.at));
         if let Some(span) = sent.span.take() {
