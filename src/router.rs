@@ -6,7 +6,7 @@ use router::{
     config::{self, Config},
     drain::Ended,
     serve::{Router, Start},
-    state::Build,
+    trace::Build,
 };
 
 use crate::{

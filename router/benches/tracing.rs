@@ -22,8 +22,7 @@ use client::Client;
 use http::HeaderMap;
 use router::{
     config::Tracing,
-    state::Build,
-    trace::{SpanMetrics, Tracer},
+    trace::{Build, SpanMetrics, Tracer},
 };
 use support::{Samples, router::Running, thread_cpu};
 use tokio::time::Instant;

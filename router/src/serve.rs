@@ -34,9 +34,9 @@ use crate::{
     orders::Orders,
     place, recent,
     registry::Registry,
-    state::{self, Build, State},
+    state::{self, State},
     steer,
-    trace::Tracer,
+    trace::{Build, Tracer},
 };
 
 /// A router that listens.

@@ -17,8 +17,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Span, SpanMetrics, otlp};
-use crate::{config::Tracing, state::Build};
+use super::{Build, Span, SpanMetrics, otlp};
+use crate::config::Tracing;
 
 /// Spans in one request, at most, and how long they wait for company.
 const MOST: usize = 512;
