@@ -29,6 +29,7 @@ pub mod planfile;
 pub mod recent;
 pub mod registry;
 pub mod replay;
+pub mod request;
 pub mod serve;
 pub mod state;
 mod steer;

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     error::InferError,
-    http::backend::Answer,
     metrics::Histogram,
+    request::Answer,
     trace::{BatchSpan, Traced},
     transport::Link,
 };

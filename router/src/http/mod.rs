@@ -1,7 +1,7 @@
 //! The inference listener: Open Inference Protocol over HTTP/1.1 and HTTP/2.
 //!
 //! Requests are routed by hand and answered by plain functions over hyper: the path of an inference
-//! request is one match, one body, one job, one reply, with nothing boxed on the way. Everything
+//! request is one match, one body, one request, one reply, with nothing boxed on the way. Everything
 //! that can change while the router runs (limits, callers) is read per connection or per request.
 
 mod activity;
@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, time::Instant};
 
 pub use self::reply::Reply;
 use self::{
-    backend::{Backend, Served},
+    backend::Backend,
     body::BodyLimits,
     listen::{Answer, Limits, Peer},
     reply::{REQUEST_ID, RequestIds},
@@ -39,6 +39,7 @@ use crate::{
     config::{AccessLog, RouterSettings, Tls},
     drain::Drain,
     error::InferError,
+    model::Served,
     trace::{TRACE_RESPONSE, Tracer},
 };
 

@@ -12,7 +12,7 @@ use super::{
     name::Held,
     peers::{Load, Registration},
 };
-use crate::http::backend::{Backend, Served};
+use crate::{http::backend::Backend, model::Served};
 
 /// How often a router tells the others of itself.
 const TELL_EVERY: Duration = Duration::from_secs(1);

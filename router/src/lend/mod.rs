@@ -40,13 +40,10 @@ pub use self::{
 use crate::{
     config::{Config, Loans},
     fleet::{Fleet, Seen},
-    http::{
-        ServerState,
-        backend::{Backend, Served},
-    },
+    http::{ServerState, backend::Backend},
     jobs::{Jobs, Record, Seat, State, Waits},
     lead::{KeepError, Load},
-    model::Model,
+    model::{Model, Served},
     registry::Registry,
 };
 

@@ -13,10 +13,10 @@ use router::{
     clock::Clock,
     config::{Class, Model as Settings},
     fleet::{Fleet, Trust, welcome},
-    http::backend::Job,
     lead::Standing,
     model::{Model, Models},
     orders::Orders,
+    request::Request,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, WriteHalf, duplex, split},
@@ -156,9 +156,9 @@ pub(crate) fn replica_at(
 }
 
 /// A request for an echo of `number`.
-pub(crate) fn asking(number: u64, timeout: Duration) -> Job {
+pub(crate) fn asking(number: u64, timeout: Duration) -> Request {
     let data = Bytes::copy_from_slice(&number.to_le_bytes());
-    Job {
+    Request {
         inputs: vec![Tensor::new("x", Datatype::Uint8, vec![1, 8], data).unwrap()],
         rows: 1,
         arrived: Instant::now(),
