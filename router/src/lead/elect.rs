@@ -24,7 +24,7 @@ use super::{
     name::Name,
     records::record,
 };
-use crate::{config::Etcd, http::ServerState, registry::Registry};
+use crate::{config::Etcd, registry::Registry};
 
 /// How many times a member of etcd may be waited for in a lease.
 const PATIENCE: u32 = 4;
@@ -41,7 +41,7 @@ pub struct Election {
     pub(super) keys: Keys,
     pub(super) standing: Arc<Standing>,
     /// The router as a whole, once it runs.
-    pub(super) state: Weak<ServerState<Registry>>,
+    pub(super) state: Weak<Registry>,
     /// There is no leader, so that there is no reason to wait.
     pub(super) vacant: Notify,
     /// What is known must be read anew.
@@ -92,7 +92,7 @@ impl Ground {
     }
 
     /// Stands for election from now on, until the tasks are dropped.
-    pub fn stand(self, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
+    pub fn stand(self, state: &Arc<Registry>) -> (Arc<Election>, JoinSet<()>) {
         let election = Arc::new(Election {
             name: Name::new(self.keys.router(&self.me.name)),
             client: self.client,
@@ -148,7 +148,7 @@ impl Election {
                     self.standing.set_leader(None);
                     self.outdated.notify_one();
                     if let Some(state) = self.state.upgrade() {
-                        state.backend.fleet().withdraw();
+                        state.fleet().withdraw();
                     }
                 }
                 None => {}
@@ -223,7 +223,7 @@ impl Election {
             }
         };
         let Some(state) = self.state.upgrade() else { return };
-        let registry = &state.backend;
+        let registry = &state;
         let (mut records, mut workers) = (Records::new(), BTreeSet::new());
         for pair in &listed.pairs {
             match self.keys.about(&pair.key) {
@@ -235,7 +235,7 @@ impl Election {
             }
         }
         let kept = Arc::clone(&state);
-        let read = spawn_blocking(move || kept.backend.take_records(&records)).await;
+        let read = spawn_blocking(move || kept.take_records(&records)).await;
         if read.is_err() {
             return;
         }

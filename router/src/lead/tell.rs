@@ -33,7 +33,7 @@ impl Election {
             // What is not heard now is heard with the next.
             let _ = self.hold_name(lease).await;
             match self.standing.acts() {
-                Some(term) => self.register(term, state.backend.fleet().names(), &mut told).await,
+                Some(term) => self.register(term, state.fleet().names(), &mut told).await,
                 None => told = None,
             }
         }
@@ -42,7 +42,7 @@ impl Election {
     /// Says under its name what this router is asked for; whether the name is its own.
     pub(super) async fn hold_name(&self, lease: u64) -> Result<bool, EtcdError> {
         let Some(state) = self.state.upgrade() else { return Ok(false) };
-        let models = state.backend.models();
+        let models = state.models();
         let loads = models.iter().map(|model| (model.name().to_owned(), Load::of(model)));
         let registration = Registration { admin: self.me.admin.clone(), models: loads.collect() };
         let value = json!(registration).to_string();

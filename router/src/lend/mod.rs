@@ -40,7 +40,7 @@ pub use self::{
 use crate::{
     config::{Config, Loans},
     fleet::{Fleet, Seen},
-    http::{ServerState, backend::Backend},
+    http::backend::Backend,
     jobs::{Jobs, Record, Seat, State, Waits},
     lead::{KeepError, Load},
     model::{Model, Served},
@@ -61,10 +61,10 @@ fn whole_ms(time: Duration) -> u64 {
 }
 
 /// Lends until the router ends.
-pub async fn run(state: Weak<ServerState<Registry>>) {
+pub async fn run(state: Weak<Registry>) {
     let mut lending = None;
     while let Some(state) = state.upgrade() {
-        let standing = Arc::clone(state.backend.standing());
+        let standing = Arc::clone(state.standing());
         let mut news = standing.news();
         let Some(term) = standing.acts() else {
             lending = None;
@@ -74,11 +74,11 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
             continue;
         };
         let mine = lending.take().filter(|(led, _)| *led == term).map(|(_, lender)| lender);
-        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state.backend));
+        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state));
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
         let (heard, changed) = (fleet.changed(), jobs.changed());
-        let config = state.backend.config_in_force();
-        let requests = requests(&state.backend);
+        let config = state.config_in_force();
+        let requests = requests(&state);
         drop(state);
         // It waits for the disk.
         let round = tokio::task::spawn_blocking(move || {

@@ -56,7 +56,7 @@ pub use self::{
 use crate::{
     config::Config,
     fleet::{Fleet, Seen},
-    http::{ServerState, backend::Backend},
+    http::backend::Backend,
     learned::Learned,
     registry::Registry,
 };
@@ -112,11 +112,11 @@ struct Placer {
 }
 
 /// Places until the router ends, and keeps in `learned` what it learns.
-pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
+pub async fn run(state: Weak<Registry>, learned: Arc<Learned>) {
     let mut notebook = Notebook::new(learned);
     let mut placer: Option<Placer> = None;
     while let Some(state) = state.upgrade() {
-        let standing = Arc::clone(state.backend.standing());
+        let standing = Arc::clone(state.standing());
         let mut news = standing.news();
         let Some(term) = standing.acts() else {
             drop(state);
@@ -128,15 +128,15 @@ pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
             Some(placer) if placer.term == term => placer,
             one => {
                 let placer = one.insert(Placer { term, ..Placer::default() });
-                notebook.recall(&state.backend, placer).await;
+                notebook.recall(&state, placer).await;
                 placer
             }
         };
-        let fleet = Arc::clone(state.backend.fleet());
+        let fleet = Arc::clone(state.fleet());
         let changed = fleet.changed();
         let began = Instant::now();
-        placer.round(&state.backend, &fleet).await;
-        notebook.note(&state.backend, placer).await;
+        placer.round(&state, &fleet).await;
+        notebook.note(&state, placer).await;
         drop(state);
         let took = began.elapsed();
         // Whether something changed or time passed, the next round looks.
