@@ -19,11 +19,9 @@ use std::{
 };
 
 use client::Client;
+use config::Tracing;
 use http::HeaderMap;
-use router::{
-    config::Tracing,
-    trace::{Build, SpanMetrics, Tracer},
-};
+use router::trace::{Build, SpanMetrics, Tracer};
 use support::{Samples, router::Running, thread_cpu};
 use tokio::time::Instant;
 

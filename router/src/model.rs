@@ -12,6 +12,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use config::Class;
 use foldhash::fast::RandomState;
 use futures_util::future::Either;
 use oip::{Signature, model::ModelStats};
@@ -20,10 +21,9 @@ use parking_lot::Mutex;
 use crate::{
     cache::{self, Cache},
     clock::Clock,
-    config::{self, Class},
+    count::recent::{Point, Recent},
     dispatch::{Dispatcher, Replica},
     error::InferError,
-    recent::{Point, Recent},
     request::{Answer, Request},
     state::{ModelState, Replicas},
 };

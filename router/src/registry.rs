@@ -8,6 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use config::{Config, Objective};
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde_json::{Value, json};
@@ -15,18 +16,16 @@ use store::{Change, Records};
 
 use crate::{
     clock::Clock,
-    config::{self, Config, Objective},
+    count::{Outcome, recent::Point},
     error::InferError,
     fleet::Fleet,
     http::backend::{Backend, Check},
     jobs::Jobs,
     lead::Standing,
     lend::{Ledger, WallClock},
-    metrics::Outcome,
     model::{Availability, Model, Models, Served},
     orders::{Aim, Orders},
     place::{Planned, afar},
-    recent::Point,
     serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use config::Class;
 use oip::Tensor;
 use tokio::time::Instant;
 
-use crate::{config::Class, trace::Traced};
+use crate::trace::Traced;
 
 /// One inference request, decoded and checked against the model's signature.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use config::{Config, Effect, RouterSettings, Tls, Tracing};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use store::OpenError;
@@ -23,7 +24,7 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{self, Config, Effect, RouterSettings, Tls, Tracing},
+    count,
     drain::{Drain, Ended, Times, stop_signals},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
@@ -32,7 +33,7 @@ use crate::{
     learned::Learned,
     lend::{self, Office},
     orders::Orders,
-    place, recent,
+    place,
     registry::Registry,
     state::{self, State},
     steer,
@@ -371,7 +372,7 @@ fn trace(state: &ServerState<Registry>, settings: Option<&Tracing>, build: &Buil
 }
 
 async fn take_counts(state: Arc<ServerState<Registry>>) {
-    let mut ticks = interval(recent::EVERY);
+    let mut ticks = interval(count::recent::EVERY);
     loop {
         ticks.tick().await;
         state.backend.take_counts();

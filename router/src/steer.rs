@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use config::{Config, Objective, ObjectiveError};
+use policy::fleet::SliceId;
 use serde_json::{Value, json};
 
 use crate::{
-    admin::ReloadError,
-    config::{self, Config, Objective, ObjectiveError},
+    admin::{ReloadError, SteerError},
     http::ServerState,
-    jobs::Seat,
     lead::KeepError,
     lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
@@ -23,7 +23,7 @@ pub(crate) async fn objective(
     state: &Arc<ServerState<Registry>>,
     build: &Build,
     asked: Objective,
-) -> Result<Value, ObjectiveError> {
+) -> Result<Value, SteerError> {
     let now = state.backend.config_in_force();
     let then = now.with_objective(&asked)?;
     let effect = outlook(state, &then, &asked.model).await?;
@@ -47,7 +47,7 @@ async fn outlook(
     state: &Arc<ServerState<Registry>>,
     then: &Config,
     model: &str,
-) -> Result<Option<Outlook>, ObjectiveError> {
+) -> Result<Option<Outlook>, SteerError> {
     let Some(slo) = then.models.iter().find(|one| one.name == model).map(|one| one.slo) else {
         return Ok(None);
     };
@@ -55,20 +55,20 @@ async fn outlook(
     let planned = tokio::task::spawn_blocking(move || {
         state.backend.plan().with_objective(&model, slo.as_secs_f64() * 1e3)
     });
-    planned.await.map_err(|_| ObjectiveError::Conflict { why: "planning failed".to_owned() })
+    planned.await.map_err(|_| SteerError::Conflict { why: "planning failed".to_owned() })
 }
 
 fn apply(
     state: &ServerState<Registry>,
     build: &Build,
     asked: &Objective,
-) -> Result<Value, ObjectiveError> {
+) -> Result<Value, SteerError> {
     let next = |now: &Config| {
         let refused = |error: ObjectiveError| ReloadError::Conflict { why: error.to_string() };
         now.with_objective(asked).map_err(refused)
     };
     let mut report = swap(state, build, next)
-        .map_err(|error| ObjectiveError::Conflict { why: error.to_string() })?;
+        .map_err(|error| SteerError::Conflict { why: error.to_string() })?;
     state.backend.changed(wall_clock_s());
     let changes = report["changes"].take();
     tracing::info!(model = asked.model, %changes, "objective changed by an operator");
@@ -80,19 +80,17 @@ async fn share(
     state: &Arc<ServerState<Registry>>,
     asked: &Objective,
     before: &Config,
-) -> Result<Value, ObjectiveError> {
+) -> Result<Value, SteerError> {
     let (kept, wanted) = (Arc::clone(state), asked.clone());
     let aimed = tokio::task::spawn_blocking(move || {
         kept.backend.orders().aim(&wanted)?;
         kept.backend.aim();
         Ok::<(), KeepError>(())
     });
-    let failed = |_| ObjectiveError::Conflict { why: "writing failed".to_owned() };
+    let failed = |_| SteerError::Conflict { why: "writing failed".to_owned() };
     aimed.await.map_err(failed)?.map_err(|error| match error {
-        KeepError::Follows { leader } => ObjectiveError::Follows { leader },
-        KeepError::File(_) | KeepError::Etcd(_) => {
-            ObjectiveError::Unkept { why: error.to_string() }
-        }
+        KeepError::Follows { leader } => SteerError::Follows { leader },
+        KeepError::File(_) | KeepError::Etcd(_) => SteerError::Unkept { why: error.to_string() },
     })?;
     let changes = json!(config::diff(before, &state.backend.config_in_force()));
     tracing::info!(model = asked.model, %changes, "objective changed by an operator");
@@ -180,9 +178,9 @@ fn pin(
     }))
 }
 
-fn unpin(orders: &Orders, model: &str, at: &Seat, by: &str) -> Result<Value, OrderError> {
+fn unpin(orders: &Orders, model: &str, at: &SliceId, by: &str) -> Result<Value, OrderError> {
     if orders.standing().pin(model, at).is_none() {
-        let Seat { worker, gpu, position } = at;
+        let SliceId { worker, gpu, position } = at;
         let what = format!("{model:?} is not pinned to {worker} gpu{gpu} {position}");
         return Err(OrderError::NotOrdered { what });
     }

@@ -16,6 +16,7 @@ mod views;
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
+use config::Objective;
 use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
@@ -27,9 +28,9 @@ use tokio::{
 };
 use tower::ServiceExt;
 
+pub use self::objective::SteerError;
 use self::{lent::Lent, scope::Arrival};
 use crate::{
-    config::{Objective, ObjectiveError},
     drain::Phase,
     http::{
         Call, ServerState, audit,
@@ -52,7 +53,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
 
 /// A change of an objective under way.
-pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ObjectiveError>> + Send>>;
+pub type Steering = Pin<Box<dyn Future<Output = Result<Value, SteerError>> + Send>>;
 
 /// An order under way.
 pub type Ordering = Pin<Box<dyn Future<Output = Result<Value, OrderError>> + Send>>;

@@ -13,13 +13,13 @@ use std::{
 };
 
 use axum::response::{IntoResponse, Response};
+use config::Scope;
 use futures_util::future::Either;
 use http::Request;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use crate::{
-    config::Scope,
     error::InferError,
     http::{ServerState, backend::Backend},
 };

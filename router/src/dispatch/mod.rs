@@ -49,9 +49,8 @@ pub use self::{
 use crate::{
     alarm::Alarm,
     clock::Clock,
-    config,
+    count::{ModelMetrics, Outcome},
     error::InferError,
-    metrics::{ModelMetrics, Outcome},
     request::{Answer, Request},
     transport::{Link, LinkError},
 };

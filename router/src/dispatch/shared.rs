@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{Dispatcher, state::Counted};
 use crate::{
     cache::{Lookup, Source},
+    count::Outcome,
     error::InferError,
-    metrics::Outcome,
     request::{Answer, Request},
 };
 

@@ -19,8 +19,8 @@ use super::{
     tally::Tally,
 };
 use crate::{
+    count::Histogram,
     error::InferError,
-    metrics::Histogram,
     request::Answer,
     trace::{BatchSpan, Traced},
     transport::Link,

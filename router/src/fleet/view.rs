@@ -1,8 +1,9 @@
 //! The fleet as an operator sees it. Executors' tokens are not among it.
 
+use policy::fleet::SliceName;
 use protocol::{GpuReport, RankReport, RankState, ReplicaReport, SliceReport, WHOLE};
 
-use super::{Fleet, LOCAL, Member, SILENT};
+use super::{Fleet, Member, SILENT};
 use crate::{
     lend::Slices,
     state::{
@@ -47,7 +48,7 @@ fn presence(member: &Member) -> Presence {
 
 /// `label` as it is known among several workers.
 pub(crate) fn labelled(worker: &str, label: &str) -> String {
-    if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") }
+    SliceName::of(worker, label).0
 }
 
 fn gpu(worker: &str, report: &GpuReport, owners: &Slices) -> GpuState {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use config::Scope;
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use oip::model::{
@@ -19,7 +20,6 @@ use super::{
     route::{Question, Target},
 };
 use crate::{
-    config::Scope,
     error::InferError,
     model::{Availability, Served},
 };

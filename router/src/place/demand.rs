@@ -8,7 +8,6 @@ use policy::{
 };
 
 use crate::{
-    config,
     lead::Load,
     learned::Asked,
     model::{Model, Served},

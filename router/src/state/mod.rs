@@ -14,14 +14,15 @@ pub use self::fleet::{
 
 use crate::{
     auth::TenantView,
-    cache, dispatch,
+    cache,
+    count::{Totals, recent::RecentView},
+    dispatch,
     http::{ServerState, backend::Backend},
     jobs::{Brief, Counts},
     lead::LeadState,
-    metrics::{self, Format, Totals},
+    metrics::{self, Format},
     model::Model,
     place::{self, PinState, PlanState},
-    recent::RecentView,
     registry::Registry,
     trace::{Build, SpanTotals},
 };

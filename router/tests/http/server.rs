@@ -2,10 +2,10 @@
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
+use config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant};
 use router::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
-    config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant},
     drain::{Drain, Ended, Times},
     http::{self, ServerState, backend::Backend},
     orders::{Order, OrderError},
@@ -93,7 +93,7 @@ impl Server {
                     if asked.model == "echo" {
                         return Ok(json!({"applied": asked.apply}));
                     }
-                    Err(ObjectiveError::UnknownModel { model: asked.model })
+                    Err(ObjectiveError::UnknownModel { model: asked.model }.into())
                 })
             }),
             order: Box::new(|order| {

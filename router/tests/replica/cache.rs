@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use config::Model as Settings;
 use futures_util::future::poll_immediate;
-use router::{config::Model as Settings, model::Served};
+use router::model::Served;
 
 use crate::stack::{Stack, replica, request, settings};
 

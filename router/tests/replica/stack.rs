@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use config::{Batching, Class, Engine, Model as Settings, Replicas};
 use oip::{Datatype, Signature, Tensor, TensorSpec};
 use protocol::{
     Answer, Batch, Facts, FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
@@ -10,9 +11,8 @@ use protocol::{
 };
 use router::{
     clock::Clock,
-    config::{Batching, Class, Engine, Model as Settings, Replicas},
+    count::{Lookups, Totals},
     dispatch::{Process, Replica},
-    metrics::{Lookups, Totals},
     model::Model,
     request::Request,
     transport::{self, Hello, Link},

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
+use config::{Batching, Model as Settings};
 use futures_util::future::{join_all, poll_immediate};
-use router::{
-    config::{Batching, Model as Settings},
-    model::Served,
-};
+use router::model::Served;
 
 use crate::stack::{Stack, request, settings};
 

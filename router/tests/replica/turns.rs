@@ -2,12 +2,9 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use config::{Batching, Model as Settings};
 use futures_util::future::poll_immediate;
-use router::{
-    config::{Batching, Model as Settings},
-    dispatch::Process,
-    model::Served,
-};
+use router::{dispatch::Process, model::Served};
 
 use crate::stack::{Stack, request, settings};
 

@@ -8,7 +8,7 @@ use policy::{
 };
 use toml::{Spanned, de::DeValue};
 
-use crate::config::{
+use crate::{
     check::{
         model::{profile, slo_ms},
         within, within_u32, word,

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use policy::plan::{Gpus, Problem, Rules};
 
-use crate::config::{
+use crate::{
     Problems, Warnings,
     check::{all, unique, within_u32},
     planner::PlannerDraft,

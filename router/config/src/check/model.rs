@@ -60,19 +60,19 @@ pub(crate) fn slo_ms(given: &At<f64>, notes: &mut Notes<'_>) -> Option<f64> {
 }
 
 /// What is wrong with an objective, if anything.
-pub(in crate::config) fn bad_slo_ms(slo_ms: f64) -> Option<String> {
+pub(crate) fn bad_slo_ms(slo_ms: f64) -> Option<String> {
     let is_good = (1.0..=MAX_SLO_MS).contains(&slo_ms);
     (!is_good).then(|| format!("slo_ms is {slo_ms}; give 1 to {MAX_SLO_MS}"))
 }
 
 /// What is wrong with the share of requests that must be within an objective, if anything.
-pub(in crate::config) fn bad_slo_target(slo_target: f64) -> Option<String> {
+pub(crate) fn bad_slo_target(slo_target: f64) -> Option<String> {
     let is_good = slo_target > 0.0 && slo_target < 1.0;
     (!is_good).then(|| format!("slo_target is {slo_target}; give more than 0 and less than 1"))
 }
 
 /// What is wrong with the time a batch is waited for, if anything.
-pub(in crate::config) fn bad_delay_ms(delay_ms: f64, slo_ms: Option<f64>) -> Option<String> {
+pub(crate) fn bad_delay_ms(delay_ms: f64, slo_ms: Option<f64>) -> Option<String> {
     let most = slo_ms.unwrap_or(MAX_SLO_MS);
     let which = if slo_ms.is_some() { "slo_ms, which is " } else { "" };
     let is_good = (0.0..most).contains(&delay_ms);

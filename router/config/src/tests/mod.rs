@@ -9,7 +9,7 @@ use std::path::Path;
 use super::*;
 
 fn configs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs")
 }
 
 fn read(text: &str) -> Result<(Config, Warnings), Problems> {

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::Totals;
+use super::Totals;
 
 /// How often counts are taken.
 pub const EVERY: Duration = Duration::from_secs(5);
@@ -127,8 +127,8 @@ pub struct RecentView {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Refusals;
     use super::*;
-    use crate::metrics::Refusals;
 
     fn at(seconds: u64) -> Moment {
         Moment::from_micros(seconds * 1_000_000)

@@ -1,43 +1,29 @@
 use super::*;
-use crate::jobs::{Seat, Spec};
 
-const NOW: Terms = Terms { notice_ms: 10_000, now_ms: 100_000, elapsed_s: 1.0 };
+const NOW: Terms = Terms { notice_ms: 10_000, now_ms: 100_000, elapsed_s: 1.0, retries: 1 };
 
-fn seat(position: &str) -> Seat {
-    Seat { worker: "w".into(), gpu: 0, position: position.into() }
+fn seat(position: &str) -> SliceId {
+    SliceId { worker: "w".into(), gpu: 0, position: position.into() }
 }
 
 /// A job on two slices that runs.
-fn running() -> Record {
-    let spec = Spec {
-        name: "gang".into(),
-        tenant: None,
-        argv: vec!["train".into()],
-        environment: std::collections::BTreeMap::new(),
-        slices_min: 2,
-        slices_max: 2,
-        profile: None,
-        memory_mib: 0,
-        takes_s: None,
-        deadline_ms: None,
-        retries: 1,
-    };
-    let mut record = Record::new(7, spec, None, 0);
+fn running() -> Life {
+    let mut record = Life::new(0);
     record.gpus = 0.5;
     begin(&mut record, vec![seat("a"), seat("b")], "first".into(), 60_000);
     record.enter(State::Running, "all run", 61_000);
     record
 }
 
-fn told(record: &Record, state: RankState) -> Observed {
-    Observed::Told(RankReport { job: 7, run: record.run, state, ..RankReport::default() })
+fn told(record: &Life, state: RankState) -> RankSeen {
+    RankSeen::Reported(Rank { run: record.run, state, ..Rank::default() })
 }
 
-fn ended(record: &Record, code: i32) -> Observed {
+fn ended(record: &Life, code: i32) -> RankSeen {
     told(record, RankState::Ended(RankEnd::Exited { code }))
 }
 
-fn stopped(record: &Record, then: State) -> Record {
+fn stopped(record: &Life, then: State) -> Life {
     let mut record = record.clone();
     let (seats, reason) = (Vec::new(), "inference needs the slices".to_owned());
     let stop = Stopping { then, seats, reason, notice_ms: 10_000, by_ms: 105_000 };
@@ -49,8 +35,8 @@ fn stopped(record: &Record, then: State) -> Record {
 fn a_gang_runs_once_all_its_ranks_do() {
     let mut record = running();
     record.state = State::Starting;
-    let up = told(&record, RankState::Running { pid: 1 });
-    let half = settle(&record, &[up.clone(), Observed::Unknown], &NOW).0;
+    let up = told(&record, RankState::Running);
+    let half = settle(&record, &[up.clone(), RankSeen::Unknown], &NOW).0;
     assert_eq!(half.state, State::Starting);
     let whole = settle(&record, &[up.clone(), up], &NOW).0;
     assert_eq!((whole.state, whole.ran_s, whole.attained_gpu_s), (State::Running, 1.0, 0.5));
@@ -59,7 +45,7 @@ fn a_gang_runs_once_all_its_ranks_do() {
 #[test]
 fn it_is_done_when_all_ranks_left_with_0_and_not_before() {
     let record = running();
-    let up = told(&record, RankState::Running { pid: 1 });
+    let up = told(&record, RankState::Running);
     assert_eq!(settle(&record, &[ended(&record, 0), up], &NOW).0.state, State::Running);
     let done = settle(&record, &[ended(&record, 0), ended(&record, 0)], &NOW).0;
     assert_eq!((done.state, done.seats, done.lost_gpu_s), (State::Done, vec![], 0.0));
@@ -69,7 +55,7 @@ fn it_is_done_when_all_ranks_left_with_0_and_not_before() {
 #[test]
 fn one_rank_that_fails_stops_the_others_and_the_job_is_tried_again_as_often_as_it_may() {
     let record = running();
-    let up = told(&record, RankState::Running { pid: 1 });
+    let up = told(&record, RankState::Running);
     let told = settle(&record, &[up, ended(&record, 3)], &NOW).0;
     assert_eq!(told.state, State::Noticed);
     assert_eq!(told.reason, "rank 1 exited with 3; the others stop");
@@ -92,7 +78,7 @@ fn one_told_to_stop_waits_to_go_on_unless_its_progress_says_it_had_ended() {
     let zero = [ended(&record, 0), ended(&record, 0)];
     assert_eq!(settle(&record, &zero, &NOW).0.state, State::Preempted);
     let progress = Progress { step: 9, steps: Some(9), ..Progress::default() };
-    let at_end = Record { progress: Some(progress), ..record };
+    let at_end = Life { progress: Some(progress), ..record };
     assert_eq!(settle(&at_end, &zero, &NOW).0.state, State::Done);
 }
 
@@ -100,9 +86,9 @@ fn one_told_to_stop_waits_to_go_on_unless_its_progress_says_it_had_ended() {
 fn what_was_done_since_the_last_checkpoint_is_lost_and_no_more() {
     let with = |checkpoint_ms| {
         let progress = Progress { step: 5, steps: None, checkpoint: Some(4), checkpoint_ms };
-        Record { progress: Some(progress), ..stopped(&running(), State::Preempted) }
+        Life { progress: Some(progress), ..stopped(&running(), State::Preempted) }
     };
-    let lost = |record: Record| {
+    let lost = |record: Life| {
         let (after, counts) = settle(&record, &[ended(&record, 1), ended(&record, 1)], &NOW);
         assert_eq!(after.lost_gpu_s, counts.lost_gpu_s);
         (after.lost_gpu_s, after.checkpoint_takes_ms)
@@ -134,13 +120,13 @@ fn a_limit_that_was_broken_would_be_broken_again() {
 #[test]
 fn ranks_out_of_reach_for_longer_than_their_loan_are_no_failure_of_the_job() {
     let record = running();
-    let gone = settle(&record, &[Observed::Gone, Observed::Gone], &NOW).0;
+    let gone = settle(&record, &[RankSeen::Gone, RankSeen::Gone], &NOW).0;
     assert_eq!((gone.state, gone.failures), (State::Preempted, 0));
     let expired = told(&record, RankState::Ended(RankEnd::Expired));
     let stopped = settle(&record, &[expired.clone(), expired], &NOW).0;
     assert_eq!((stopped.state, stopped.failures), (State::Preempted, 0));
-    let up = told(&record, RankState::Running { pid: 1 });
-    let half = settle(&record, &[up, Observed::Gone], &NOW).0;
+    let up = told(&record, RankState::Running);
+    let half = settle(&record, &[up, RankSeen::Gone], &NOW).0;
     assert_eq!(half.stop.unwrap().then, State::Preempted);
 }
 
@@ -148,7 +134,7 @@ fn ranks_out_of_reach_for_longer_than_their_loan_are_no_failure_of_the_job() {
 fn what_is_told_of_an_earlier_start_does_not_count() {
     let record = running();
     let old = RankState::Ended(RankEnd::Exited { code: 0 });
-    let old = Observed::Told(RankReport { job: 7, run: 0, state: old, ..RankReport::default() });
+    let old = RankSeen::Reported(Rank { run: 0, state: old, ..Rank::default() });
     assert_eq!(settle(&record, &[old.clone(), old], &NOW).0.state, State::Running);
 }
 
@@ -166,6 +152,6 @@ fn another_width_is_another_start_on_the_slices_that_are_left() {
 #[test]
 fn a_cancelled_job_is_cancelled_however_its_ranks_end() {
     let record = stopped(&running(), State::Cancelled);
-    let after = settle(&record, &[ended(&record, 0), Observed::Gone], &NOW).0;
+    let after = settle(&record, &[ended(&record, 0), RankSeen::Gone], &NOW).0;
     assert_eq!(after.state, State::Cancelled);
 }

@@ -1,30 +1,24 @@
 //! From what the workers report of a job's ranks to what becomes of the job: values in, values out.
 
-use protocol::{RankEnd, RankProgress, RankReport, RankState};
-
-use crate::jobs::{Counts, Progress, Record, State, Stopping};
+use super::{
+    Counts, Life, Progress, Rank, RankEnd, RankProgress, RankSeen, RankState, State, Stopping,
+};
+use crate::fleet::SliceId;
 
 /// The longest wait before a job that failed is started again.
 const LONGEST_WAIT_S: u64 = 300;
 
-/// What is seen of one rank.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Observed {
-    /// Its worker or its slice has not been seen for longer than its loan lasts: it has ended.
-    Gone,
-    /// Nothing is known of it yet, or for the moment.
-    Unknown,
-    /// What its worker last said of it.
-    Told(RankReport),
-}
-
 /// What a job is held to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    pub(super) notice_ms: u64,
-    pub(super) now_ms: u64,
+pub struct Terms {
+    /// From the call to stop to the kill.
+    pub notice_ms: u64,
+    /// The present, since 1970.
+    pub now_ms: u64,
     /// Since the job was last settled.
-    pub(super) elapsed_s: f64,
+    pub elapsed_s: f64,
+    /// How often it is started again after it failed by itself.
+    pub retries: u32,
 }
 
 /// How a rank ended.
@@ -34,42 +28,40 @@ enum End {
     Told(RankEnd),
 }
 
-/// `record` after its ranks were seen as `seen`, in their order.
-pub(super) fn settle(record: &Record, seen: &[Observed], terms: &Terms) -> (Record, Counts) {
-    let mut after = record.clone();
+/// `life` after its ranks were seen as `seen`, in their order.
+pub fn settle(life: &Life, seen: &[RankSeen], terms: &Terms) -> (Life, Counts) {
+    let mut after = life.clone();
     let mut counts = Counts::default();
-    if record.seats.is_empty() {
+    if life.seats.is_empty() {
         return (after, counts);
     }
     after.ran_s += terms.elapsed_s;
-    after.attained_gpu_s += terms.elapsed_s * record.gpus;
+    after.attained_gpu_s += terms.elapsed_s * life.gpus;
     learn(&mut after, seen, terms.now_ms);
-    let ends: Vec<Option<End>> = seen.iter().map(|one| end(record, one)).collect();
+    let ends: Vec<Option<End>> = seen.iter().map(|one| end(life, one)).collect();
     let ended: Option<Vec<End>> = ends.iter().cloned().collect();
     match ended {
-        Some(ended) => finish(&mut after, &mut counts, &ended, terms.now_ms),
+        Some(ended) => finish(&mut after, &mut counts, &ended, terms),
         None => go_on(&mut after, seen, &ends, terms),
     }
     (after, counts)
 }
 
-fn end(record: &Record, seen: &Observed) -> Option<End> {
+fn end(life: &Life, seen: &RankSeen) -> Option<End> {
     match seen {
-        Observed::Gone => Some(End::Gone),
-        Observed::Told(RankReport { run, state: RankState::Ended(end), .. })
-            if *run == record.run =>
-        {
+        RankSeen::Gone => Some(End::Gone),
+        RankSeen::Reported(Rank { run, state: RankState::Ended(end), .. }) if *run == life.run => {
             Some(End::Told(end.clone()))
         }
-        Observed::Told(_) | Observed::Unknown => None,
+        RankSeen::Reported(_) | RankSeen::Unknown => None,
     }
 }
 
 /// Takes in how far the job says it is.
-fn learn(after: &mut Record, seen: &[Observed], now_ms: u64) {
+fn learn(after: &mut Life, seen: &[RankSeen], now_ms: u64) {
     let told = seen.iter().find_map(|one| match one {
-        Observed::Told(report) if report.run == after.run => report.progress,
-        Observed::Told(_) | Observed::Unknown | Observed::Gone => None,
+        RankSeen::Reported(report) if report.run == after.run => report.progress,
+        RankSeen::Reported(_) | RankSeen::Unknown | RankSeen::Gone => None,
     });
     let Some(RankProgress { step, steps, checkpoint, checkpoint_age_ms }) = told else { return };
     let known = after.progress.filter(|known| known.checkpoint == checkpoint);
@@ -80,7 +72,7 @@ fn learn(after: &mut Record, seen: &[Observed], now_ms: u64) {
 }
 
 /// What becomes of a job of which some rank still runs.
-fn go_on(after: &mut Record, seen: &[Observed], ends: &[Option<End>], terms: &Terms) {
+fn go_on(after: &mut Life, seen: &[RankSeen], ends: &[Option<End>], terms: &Terms) {
     let now_ms = terms.now_ms;
     let is_bad = |end: &End| *end != End::Told(RankEnd::Exited { code: 0 });
     let bad = (0..).zip(ends).find(|(_, end)| end.as_ref().is_some_and(is_bad));
@@ -93,9 +85,9 @@ fn go_on(after: &mut Record, seen: &[Observed], ends: &[Option<End>], terms: &Te
         after.stop(State::Noticed, stop, now_ms);
         return;
     }
-    let mine = |one: &Observed| match one {
-        Observed::Told(report) if report.run == after.run => Some(report.state.clone()),
-        Observed::Told(_) | Observed::Unknown | Observed::Gone => None,
+    let mine = |one: &RankSeen| match one {
+        RankSeen::Reported(report) if report.run == after.run => Some(report.state.clone()),
+        RankSeen::Reported(_) | RankSeen::Unknown | RankSeen::Gone => None,
     };
     let states: Vec<Option<RankState>> = seen.iter().map(mine).collect();
     if after.stop.is_some() {
@@ -106,7 +98,7 @@ fn go_on(after: &mut Record, seen: &[Observed], ends: &[Option<End>], terms: &Te
         }
     } else if after.state == State::Starting {
         let runs = |state: &Option<RankState>| {
-            matches!(state, Some(RankState::Running { .. } | RankState::Ended(_)))
+            matches!(state, Some(RankState::Running | RankState::Ended(_)))
         };
         if states.iter().all(runs) {
             let ranks = after.seats.len();
@@ -121,7 +113,8 @@ fn go_on(after: &mut Record, seen: &[Observed], ends: &[Option<End>], terms: &Te
 }
 
 /// What becomes of a job whose ranks have all ended.
-fn finish(after: &mut Record, counts: &mut Counts, ends: &[End], now_ms: u64) {
+fn finish(after: &mut Life, counts: &mut Counts, ends: &[End], terms: &Terms) {
+    let now_ms = terms.now_ms;
     let stop = after.stop.take();
     let all_well = ends.iter().all(|end| *end == End::Told(RankEnd::Exited { code: 0 }));
     let at_its_end = after.progress.is_some_and(|done| Some(done.step) == done.steps);
@@ -162,17 +155,12 @@ fn finish(after: &mut Record, counts: &mut Counts, ends: &[End], now_ms: u64) {
             after.enter(State::Preempted, reason, now_ms);
         }
         None if gone => after.enter(State::Preempted, why, now_ms),
-        Some(_) | None => fail(after, &why, now_ms),
+        Some(_) | None => fail(after, &why, terms),
     }
 }
 
 /// Starts a job on `seats`: its ranks carry the number of the start.
-pub(super) fn begin(
-    after: &mut Record,
-    seats: Vec<crate::jobs::Seat>,
-    reason: String,
-    now_ms: u64,
-) {
+pub fn begin(after: &mut Life, seats: Vec<SliceId>, reason: String, now_ms: u64) {
     after.run += 1;
     after.seats = seats;
     after.started_ms = now_ms;
@@ -180,9 +168,10 @@ pub(super) fn begin(
     after.enter(State::Starting, reason, now_ms);
 }
 
-fn fail(after: &mut Record, why: &str, now_ms: u64) {
+fn fail(after: &mut Life, why: &str, terms: &Terms) {
+    let now_ms = terms.now_ms;
     after.failures += 1;
-    if after.failures > after.spec.retries {
+    if after.failures > terms.retries {
         let reason = match after.failures {
             1 => why.to_owned(),
             times => format!("{why}, for the {times}th time"),

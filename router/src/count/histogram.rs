@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 /// Native buckets per power of two are 2 to this power: each is 9 % wider than the one below it.
-pub(super) const SCHEMA: i32 = 3;
+pub const SCHEMA: i32 = 3;
 const PER_OCTAVE: i32 = 1 << SCHEMA;
 /// The powers of two between which native buckets lie: a microsecond, or a row in a million, to
 /// four hours, or a batch of 16384.
@@ -164,7 +164,7 @@ impl Reading {
     }
 
     /// The value up to which an observation counts as zero in the native form.
-    pub(super) fn zero_threshold() -> f64 {
+    pub fn zero_threshold() -> f64 {
         native_edge(LOWEST * PER_OCTAVE)
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn reachable(
 }
 
 /// Why no slice can keep an objective, if none can.
-pub(in crate::config) fn too_tight(slo_ms: f64, profile: &Profile) -> Option<String> {
+pub(crate) fn too_tight(slo_ms: f64, profile: &Profile) -> Option<String> {
     let curves = curves(profile);
     let smallest = curves.iter().filter_map(|(_, curve)| curve.first()).map(|(batch, _)| *batch);
     let fastest = best(&curves, smallest.min().unwrap_or(1))?;

@@ -15,6 +15,7 @@ mod files;
 mod loans;
 mod model;
 mod objective;
+pub mod planfile;
 pub(crate) mod planner;
 pub(crate) mod problems;
 pub(crate) mod profile;

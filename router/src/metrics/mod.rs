@@ -1,9 +1,9 @@
 //! Every metric the router exports, declared once.
 //!
 //! A metric is added by adding its constant, naming it in [`ALL`] and writing its family in
-//! `families`. Events are counted as they happen, in [`ModelMetrics`] and
-//! [`TenantMetrics`]; everything else is read off the [`State`](crate::state::State) when somebody
-//! asks, so that a slice or a tenant that is gone leaves no series behind.
+//! `families`. Events are counted as they happen, in [`count`](crate::count); everything else is
+//! read off the [`State`](crate::state::State) when somebody asks, so that a slice or a tenant that
+//! is gone leaves no series behind.
 //!
 //! The page is written here rather than by an exporter crate: those at hand export a histogram
 //! with classic buckets or as a native one but never as both, and need a protobuf compiler to be
@@ -11,23 +11,15 @@
 
 mod families;
 mod fleet;
-mod histogram;
 mod lead;
 mod loans;
-mod model;
 mod page;
 mod placement;
 mod protobuf;
-mod tenant;
 mod text;
 
-pub use self::{
-    families::write,
-    histogram::{Histogram, Reading, Scale},
-    model::{Closings, Lookups, ModelMetrics, Outcome, Reason, Refusals, Totals},
-    page::Format,
-    tenant::{TenantMetrics, TenantTotals, Underway},
-};
+pub use self::{families::write, page::Format};
+use crate::count::Scale;
 
 /// A metric's whole declaration.
 #[derive(Clone, Copy, Debug)]

@@ -88,11 +88,14 @@ impl From<&InferError> for Outcome {
 #[derive(Debug)]
 pub struct ModelMetrics {
     counts: Counts,
-    pub(super) request: Histogram,
-    pub(super) queue: Histogram,
-    pub(super) rows: Histogram,
+    /// Time from arrival to answer.
+    pub request: Histogram,
+    /// Time from arrival to dispatch.
+    pub queue: Histogram,
+    /// Rows of each batch.
+    pub rows: Histogram,
     /// How long batches took on slices of each profile.
-    pub(super) batch_times: Mutex<BTreeMap<String, Arc<Histogram>>>,
+    pub batch_times: Mutex<BTreeMap<String, Arc<Histogram>>>,
 }
 
 #[derive(Debug, Default)]
@@ -255,7 +258,7 @@ impl Totals {
     }
 
     /// Each outcome's label and count.
-    pub(super) fn outcomes(&self) -> [(&'static str, u64); 4] {
+    pub fn outcomes(&self) -> [(&'static str, u64); 4] {
         [
             ("served", self.served),
             ("refused", self.refused()),
@@ -302,7 +305,7 @@ pub struct Closings {
 
 impl Closings {
     /// Each label and count.
-    pub(super) fn each(&self) -> [(&'static str, u64); 4] {
+    pub fn each(&self) -> [(&'static str, u64); 4] {
         let Self { full, deadline, idle_replica, shape } = *self;
         [("full", full), ("deadline", deadline), ("idle_replica", idle_replica), ("shape", shape)]
     }
@@ -321,7 +324,7 @@ pub struct Lookups {
 
 impl Lookups {
     /// Each label and count.
-    pub(super) fn each(&self) -> [(&'static str, u64); 3] {
+    pub fn each(&self) -> [(&'static str, u64); 3] {
         let Self { hit, joined, miss } = *self;
         [("hit", hit), ("joined", joined), ("miss", miss)]
     }

@@ -103,7 +103,7 @@ pub struct TenantTotals {
 
 impl TenantTotals {
     /// Each outcome's label and count.
-    pub(super) fn outcomes(&self) -> [(&'static str, u64); 5] {
+    pub fn outcomes(&self) -> [(&'static str, u64); 5] {
         let Self { served, refused, quota, abandoned, failed, rows: _ } = *self;
         [
             ("served", served),

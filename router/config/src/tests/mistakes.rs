@@ -18,7 +18,7 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn six_mistakes_give_six_lines_each_with_its_line_and_column() {
-    let base_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/testdata");
+    let base_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/testdata");
     let problems = parse(Path::new("r.toml"), SIX_MISTAKES, &base_dir).unwrap_err();
     assert_eq!(
         problems.to_string(),
