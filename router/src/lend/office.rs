@@ -16,7 +16,7 @@ use super::{
 use crate::{
     fleet::{LogQuestion, Unanswered},
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
-    lead::KeepError,
+    records::KeepError,
     registry::Registry,
 };
 
