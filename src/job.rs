@@ -13,7 +13,7 @@ use router::jobs::{Brief, JobView, Slices, State, Submission};
 use serde::Deserialize;
 
 use crate::{
-    ask::{Door, Question, pause},
+    admin::{Door, Question, pause},
     program::{failed, say},
 };
 

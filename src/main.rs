@@ -1,6 +1,6 @@
 //! `sluice`: one program, a subcommand per job.
 
-mod ask;
+mod admin;
 mod check;
 mod executor;
 mod guard;
@@ -8,7 +8,7 @@ mod job;
 mod load;
 mod logging;
 mod notify;
-mod order;
+mod overrides;
 mod plan;
 mod program;
 mod rank;
@@ -55,10 +55,10 @@ enum Command {
     Simulate(simulate::Args),
     Status(status::Args),
     Job(Box<job::Args>),
-    Drain(order::Drain),
-    Return(order::Return),
-    Pin(order::Pin),
-    Unpin(order::Unpin),
+    Drain(overrides::Drain),
+    Return(overrides::Return),
+    Pin(overrides::Pin),
+    Unpin(overrides::Unpin),
     /// Print a completion script for your shell
     ///
     /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
@@ -86,10 +86,10 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Job(args) => job::run(&args),
-        Command::Drain(args) => order::drain(&args),
-        Command::Return(args) => order::give_back(&args),
-        Command::Pin(args) => order::pin(&args),
-        Command::Unpin(args) => order::unpin(&args),
+        Command::Drain(args) => overrides::drain(&args),
+        Command::Return(args) => overrides::give_back(&args),
+        Command::Pin(args) => overrides::pin(&args),
+        Command::Unpin(args) => overrides::unpin(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
             ExitCode::SUCCESS

@@ -18,7 +18,7 @@ use policy::{
 use router::replay;
 use tokio::time::Instant;
 
-use crate::ask::Door;
+use crate::admin::Door;
 
 /// Where a router keeps what it decided from.
 const INPUT: &str = "/admin/v1/plan/input";

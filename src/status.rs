@@ -15,7 +15,7 @@ use std::{
 use router::state::State;
 
 use self::paint::Paint;
-use crate::ask::{Door, pause};
+use crate::admin::{Door, pause};
 
 const STATE: &str = "/admin/v1/state";
 const EVERY: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! `sluice drain`, `return`, `pin` and `unpin`: what an operator wants of the fleet.
 
-mod told;
+mod preview;
 
 use std::{
     fmt::Write as _,
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    ask::{Door, Question, pause},
+    admin::{Door, Question, pause},
     program::failed,
 };
 
@@ -128,7 +128,7 @@ pub(crate) fn drain(args: &Drain) -> ExitCode {
     let asked = json!({"by": args.asker.by(), "apply": args.apply});
     let path = format!("/admin/v1/workers/{}/drain", escaped(&args.worker));
     let done = args.asker.post(&path, &asked).and_then(|told| {
-        print(&told::drained(&args.worker, &told))?;
+        print(&preview::drained(&args.worker, &told))?;
         if args.wait { wait(args) } else { Ok(()) }
     });
     ended(done)
@@ -149,7 +149,7 @@ pub(crate) fn pin(args: &Pin) -> ExitCode {
                        "by": args.asker.by(), "apply": args.apply});
     let path = format!("/admin/v1/models/{}/pin", escaped(&args.model));
     let done = args.asker.post(&path, &asked);
-    ended(done.and_then(|told| print(&told::pinned(&args.model, &told))))
+    ended(done.and_then(|told| print(&preview::pinned(&args.model, &told))))
 }
 
 /// Unpins.
