@@ -4,6 +4,7 @@ mod admin;
 mod check;
 mod executor;
 mod guard;
+mod help_page;
 mod job;
 mod load;
 mod logging;
@@ -22,23 +23,23 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// A router makes some twenty allocations for each request.
+/// A router makes about twenty allocations per request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SLUICE_REVISION"), ")");
 
-/// Serves models within the objective you state for each.
+/// Inference router for GPU fleets
 ///
-/// Clients speak the Open Inference Protocol over HTTP; operators state an objective per model
-/// ("50 ms for 99 % of requests"); Sluice batches, admits and refuses so that it is kept.
+/// Give each model a latency objective ("50 ms for 99 % of requests"). Sluice meets it with as few
+/// GPUs as possible. Clients speak the Open Inference Protocol over HTTP.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version = VERSION, after_help = "Examples:\n  \
     sluice up                              serve the demo on 127.0.0.1:8000\n  \
-    sluice check configs/router.toml       say everything wrong with a configuration\n  \
+    sluice check configs/router.toml       validate a configuration file\n  \
     sluice up --config configs/router.toml serve your own models\n  \
-    sluice status --watch                  watch it from another terminal\n  \
-    sluice load --model digits --rate 200  ask it 200 times a second and report")]
+    sluice status --watch                  watch the fleet from another terminal\n  \
+    sluice load --model digits --rate 200  send 200 requests/s and report")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -59,13 +60,16 @@ enum Command {
     Return(overrides::Return),
     Pin(overrides::Pin),
     Unpin(overrides::Unpin),
-    /// Print a completion script for your shell
+    /// Print a shell completion script
     ///
-    /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
+    /// Example: `sluice completions bash > /etc/bash_completion.d/sluice`.
     Completions {
-        /// Which shell
+        /// Shell to complete for
         shell: clap_complete::Shell,
     },
+    /// Print the reference page of this command line
+    #[command(hide = true)]
+    HelpPage,
     #[command(hide = true)]
     Executor(executor::Args),
     #[command(hide = true)]
@@ -92,6 +96,10 @@ fn main() -> ExitCode {
         Command::Unpin(args) => overrides::unpin(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
+        Command::HelpPage => {
+            program::say(help_page::page(Cli::command()).trim_end());
             ExitCode::SUCCESS
         }
         Command::Executor(args) => executor::run(args),
