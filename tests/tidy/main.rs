@@ -9,3 +9,4 @@ mod house;
 mod reference;
 mod samples;
 mod tree;
+mod words;

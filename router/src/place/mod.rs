@@ -61,7 +61,6 @@ pub use self::{
 use crate::{
     dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    http::ServerState,
     learned::Learned,
     registry::Registry,
 };
@@ -117,11 +116,11 @@ struct Placer {
 }
 
 /// Places until the router ends, and keeps in `learned` what it learns.
-pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
+pub async fn run(state: Weak<Registry>, learned: Arc<Learned>) {
     let mut notebook = Notebook::new(learned);
     let mut placer: Option<Placer> = None;
     while let Some(state) = state.upgrade() {
-        let standing = Arc::clone(state.backend.standing());
+        let standing = Arc::clone(state.standing());
         let mut news = standing.news();
         let Some(term) = standing.acts() else {
             drop(state);
@@ -133,15 +132,15 @@ pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
             Some(placer) if placer.term == term => placer,
             one => {
                 let placer = one.insert(Placer { term, ..Placer::default() });
-                notebook.recall(&state.backend, placer).await;
+                notebook.recall(&state, placer).await;
                 placer
             }
         };
-        let fleet = Arc::clone(state.backend.fleet());
-        let (mut heard, mut linked) = (fleet.changed(), state.backend.plane().changed());
+        let fleet = Arc::clone(state.fleet());
+        let (mut heard, mut linked) = (fleet.changed(), state.plane().changed());
         let began = Instant::now();
-        placer.round(&state.backend, &fleet).await;
-        notebook.note(&state.backend, placer).await;
+        placer.round(&state, &fleet).await;
+        notebook.note(&state, placer).await;
         drop(state);
         let took = began.elapsed();
         let news = async {
