@@ -28,6 +28,7 @@ pub mod place;
 pub mod planfile;
 pub mod recent;
 pub mod registry;
+pub mod reload;
 pub mod replay;
 pub mod serve;
 pub mod state;

@@ -15,7 +15,7 @@ use store::{Change, Records};
 
 use crate::{
     clock::Clock,
-    config::{self, Config, Objective},
+    config::Config,
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
@@ -24,10 +24,9 @@ use crate::{
     lend::{Ledger, WallClock},
     metrics::Outcome,
     model::{Model, Models},
-    orders::{Aim, Orders},
+    orders::Orders,
     place::{Planned, afar},
     recent::Point,
-    serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
 };
@@ -135,52 +134,18 @@ impl Registry {
     }
 
     /// Takes `records` for all jobs and orders there are. May wait for a change that is being
-    /// written. Must be called inside a runtime.
+    /// written.
     pub fn take_records(&self, records: &Records) {
         self.jobs.replace(records);
         self.ledger.reset(&self.jobs.unfinished());
         self.orders.replace(records);
-        self.aim();
     }
 
-    /// Takes in what another router changed. May wait for a change that is being written. Must be
-    /// called inside a runtime.
+    /// Takes in what another router changed. May wait for a change that is being written.
     pub fn take_change(&self, change: Change) {
         self.orders.learn(change.clone());
         self.jobs.learn(change);
         self.ledger.reset(&self.jobs.unfinished());
-        self.aim();
-    }
-
-    /// Puts the objectives that operators have ordered in force. Must be called inside a runtime.
-    pub fn aim(&self) {
-        let filed = self.filed.lock();
-        let config = self.aimed(&filed);
-        let changes = config::diff(&self.config.load(), &config);
-        if changes.is_empty() {
-            return;
-        }
-        match self.reconfigure(config) {
-            Ok(()) => {
-                self.changed(wall_clock_s());
-                tracing::info!(changes = %json!(changes), "objectives are as ordered");
-            }
-            Err(error) => tracing::error!(%error, "objectives are not as ordered"),
-        }
-    }
-
-    /// The same with the objectives that operators have ordered, where they can be had.
-    pub fn aimed(&self, filed: &Config) -> Config {
-        let mut config = filed.clone();
-        for (model, aim) in &self.orders.standing().objectives {
-            let Aim { slo_ms, slo_target } = *aim;
-            let asked = Objective { model: model.clone(), slo_ms, slo_target, apply: true };
-            match config.with_objective(&asked) {
-                Ok(aimed) => config = aimed,
-                Err(error) => tracing::warn!(model, %error, "an ordered objective is let be"),
-            }
-        }
-        config
     }
 
     /// The configuration in force.

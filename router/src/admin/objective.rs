@@ -6,12 +6,12 @@ use axum::{
 };
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
-use serde_json::json;
 
-use super::routes::Asked;
+use super::{error::AdminError, routes::Asked};
 use crate::{
     config::{Objective, ObjectiveError},
     http::{backend::Backend, reply},
+    reload::ReloadError,
 };
 
 /// The longest request.
@@ -21,42 +21,13 @@ const LONGEST: usize = 64 << 10;
 pub(super) async fn change<B: Backend>(
     State(admin): Asked<B>,
     request: Request,
-) -> Result<Response, ObjectiveError> {
+) -> Result<Response, AdminError> {
     let body = Limited::new(request.into_body(), LONGEST).collect().await;
-    let body = body.map_err(|_| ObjectiveError::Invalid {
+    let unread = |_| ObjectiveError::Invalid {
         problems: vec![format!("the request is longer than {LONGEST} bytes, or was cut off")],
-    })?;
-    let asked = Objective::read(&body.to_bytes())?;
+    };
+    let body = body.map_err(unread).map_err(ReloadError::from)?;
+    let asked = Objective::read(&body.to_bytes()).map_err(ReloadError::from)?;
     let report = (admin.hooks.objective)(asked).await?;
     Ok(reply::json(StatusCode::OK, &report).into_response())
-}
-
-impl IntoResponse for ObjectiveError {
-    fn into_response(self) -> Response {
-        let message = self.to_string();
-        let (status, body) = match self {
-            Self::UnknownModel { model } => (
-                StatusCode::NOT_FOUND,
-                json!({"error": message, "reason": "unknown_model", "model": model}),
-            ),
-            Self::Invalid { problems } => (
-                StatusCode::UNPROCESSABLE_ENTITY,
-                json!({"error": message, "reason": "invalid", "problems": problems}),
-            ),
-            Self::Conflict { .. } => {
-                (StatusCode::CONFLICT, json!({"error": message, "reason": "conflict"}))
-            }
-            Self::Unkept { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, json!({"error": message, "reason": "storage"}))
-            }
-            Self::Follows { leader } => {
-                let mut body = json!({"error": message, "reason": "not_leader"});
-                if let Some(leader) = leader {
-                    body["leader"] = json!(leader.admin);
-                }
-                (StatusCode::SERVICE_UNAVAILABLE, body)
-            }
-        };
-        reply::json(status, &body).into_response()
-    }
 }

@@ -8,7 +8,6 @@ use super::{
     Batching, Config, Model, Origin,
     check::{bad_delay_ms, bad_slo_ms, bad_slo_target, too_tight},
 };
-use crate::lead::Leader;
 
 /// What is asked of a model; what is absent stays as it is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -39,24 +38,6 @@ pub enum ObjectiveError {
     Invalid {
         /// Each of them.
         problems: Vec<String>,
-    },
-    /// It cannot be put in force.
-    #[error("{why}; the old objective stays")]
-    Conflict {
-        /// What stands in the way.
-        why: String,
-    },
-    /// It could not be written down where the other routers find it.
-    #[error("the objective cannot be kept: {why}; the old objective stays")]
-    Unkept {
-        /// What happened.
-        why: String,
-    },
-    /// Only the router that leads takes objectives for all of them.
-    #[error("this router does not lead; the old objective stays")]
-    Follows {
-        /// Who does, if that is known.
-        leader: Option<Leader>,
     },
 }
 

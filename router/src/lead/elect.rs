@@ -24,7 +24,7 @@ use super::{
     name::Name,
     records::record,
 };
-use crate::{config::Etcd, http::ServerState, registry::Registry};
+use crate::{config::Etcd, http::ServerState, registry::Registry, reload};
 
 /// How many times a member of etcd may be waited for in a lease.
 const PATIENCE: u32 = 4;
@@ -235,7 +235,7 @@ impl Election {
             }
         }
         let kept = Arc::clone(&state);
-        let read = spawn_blocking(move || kept.backend.take_records(&records)).await;
+        let read = spawn_blocking(move || reload::take_records(&kept.backend, &records)).await;
         if read.is_err() {
             return;
         }

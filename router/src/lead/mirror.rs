@@ -7,6 +7,7 @@ use store::{Change, Records};
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{elect::Election, keys::About, records::record};
+use crate::reload;
 
 /// Waits before something is tried again double up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -83,7 +84,7 @@ impl Election {
         self.standing.peers().retain(|name| routers.contains(name));
         self.name(leader);
         if let (None, Some(state)) = (self.standing.term(), self.state.upgrade()) {
-            aside(move || state.backend.take_records(&records)).await;
+            aside(move || reload::take_records(&state.backend, &records)).await;
         }
     }
 
@@ -114,7 +115,7 @@ impl Election {
         if let (None, Some(state)) = (self.standing.term(), self.state.upgrade())
             && !change.is_empty()
         {
-            aside(move || state.backend.take_change(change)).await;
+            aside(move || reload::take_change(&state.backend, change)).await;
         }
     }
 
