@@ -81,8 +81,8 @@ impl ReloadError {
     }
 }
 
-fn conflict(why: impl ToString) -> ReloadError {
-    ReloadError::Conflict { why: why.to_string() }
+fn conflict(why: impl Into<String>) -> ReloadError {
+    ReloadError::Conflict { why: why.into() }
 }
 
 /// Reads the file again and puts it in force whole, or not at all.
@@ -275,7 +275,7 @@ fn apply(
     asked: &Objective,
 ) -> Result<Value, ReloadError> {
     let filed = state.backend.filed();
-    let config = state.backend.config_in_force().with_objective(asked).map_err(conflict)?;
+    let config = state.backend.config_in_force().with_objective(asked)?;
     let mut report = put_in_force(state, build, config)?;
     drop(filed);
     state.backend.changed(wall_s());

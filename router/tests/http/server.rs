@@ -88,7 +88,7 @@ impl Server {
             history: Box::new(|| json!({})),
             reload: Box::new(move || {
                 let failed = next_reload.lock().unwrap().take();
-                Box::pin(async move { failed.map_or(Ok(json!({"changes": []})), Err) })
+                Box::pin(async move { failed.map_or_else(|| Ok(json!({"changes": []})), Err) })
             }),
             objective: Box::new(|asked| {
                 Box::pin(async move {
