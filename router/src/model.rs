@@ -1,5 +1,7 @@
 //! One served model: its settings, its dispatcher and its cache, and whether it is in service.
 
+mod view;
+
 use std::{
     collections::HashMap,
     future::Future,
@@ -17,6 +19,7 @@ use futures_util::future::Either;
 use oip::{Signature, model::ModelStats};
 use parking_lot::Mutex;
 
+pub use self::view::{Replicas, View};
 use crate::{
     cache::{self, Cache},
     clock::Clock,
@@ -25,7 +28,6 @@ use crate::{
     error::InferError,
     http::backend::{Answer, Availability, Job, Served},
     recent::{Point, Recent},
-    state::{ModelState, Replicas},
 };
 
 /// A model the router serves.
@@ -135,7 +137,7 @@ impl Model {
     }
 
     /// What is going on, if these are its replicas as reported.
-    pub fn state(&self, reported: Replicas) -> ModelState {
+    pub fn view(&self, reported: Replicas) -> View {
         let config = self.config.load();
         let totals = self.dispatcher.metrics().totals();
         let (availability, reason) = match self.availability() {
@@ -144,7 +146,7 @@ impl Model {
             Availability::Asleep => ("asleep", None),
             Availability::Unavailable { reason } => ("unavailable", Some(reason)),
         };
-        ModelState {
+        View {
             name: self.name.clone(),
             version: self.version.clone(),
             availability: availability.to_owned(),

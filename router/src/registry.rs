@@ -1,15 +1,11 @@
 //! Every model served, as the listeners see them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Change, Records};
 
@@ -25,9 +21,9 @@ use crate::{
     metrics::Outcome,
     model::{Model, Models},
     orders::Orders,
-    place::{Planned, afar},
+    place::Planned,
     recent::Point,
-    state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
+    state,
     trace::SpanMetrics,
 };
 
@@ -48,6 +44,17 @@ pub struct Registry {
     clock: Clock,
     spans: Arc<SpanMetrics>,
     plan: Planned,
+}
+
+/// How the configuration was last loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfigState {
+    /// Configurations put in force since the start, that of the start included.
+    pub generation: u64,
+    /// Whether the last attempt to load one succeeded.
+    pub last_reload_successful: bool,
+    /// When the one in force was loaded, in seconds since 1970.
+    pub loaded_at_s: f64,
 }
 
 impl Registry {
@@ -235,40 +242,6 @@ impl Registry {
         let models = self.models.load();
         models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
     }
-
-    /// The training jobs, and what is lent to them.
-    pub fn jobs_state(&self) -> JobsState {
-        let loans = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
-        self.jobs.state(loans.unwrap_or_default(), self.wall_ms())
-    }
-
-    /// Every worker.
-    fn workers_state(&self) -> Vec<WorkerState> {
-        let mut workers = self.fleet.workers(&self.ledger.lock());
-        let standing = self.orders.standing();
-        let acts = self.standing.acts().is_some();
-        for worker in &mut workers {
-            let drain = standing.drains.get(&worker.name);
-            worker.drain = drain.map(|drain| {
-                if acts { self.plan.drain(&worker.name, drain) } else { afar::drain(worker, drain) }
-            });
-        }
-        workers
-    }
-
-    /// These models, and every worker.
-    pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
-        let workers = self.workers_state();
-        let mut replicas = HashMap::<&str, Replicas>::new();
-        let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
-        for replica in slices.flat_map(|slice| &slice.replicas) {
-            replicas.entry(&replica.model).or_default().add(replica);
-        }
-        let state = |model: &Arc<Model>| {
-            model.state(replicas.get(model.name()).copied().unwrap_or_default())
-        };
-        (models.iter().map(state).collect(), workers)
-    }
 }
 
 /// The tenants' weights by index; callers that are no tenant come first.
@@ -310,7 +283,7 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        json!({ "workers": self.workers_state() })
+        json!({ "workers": state::workers(self) })
     }
 
     fn plan(&self) -> Value {

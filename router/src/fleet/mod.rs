@@ -35,6 +35,7 @@ use self::{
 pub use self::{
     asking::{LogQuestion, Unanswered},
     door::{Trust, listen, welcome},
+    view::{Presence, View},
 };
 use crate::{
     dispatch::Process,

@@ -28,12 +28,9 @@ pub use self::{
     kept::Counts,
     record::{Progress, Record, Seat, Spec, State, Step, Stopping},
     submission::{Slices, Submission},
-    view::{Brief, JobView},
+    view::{Brief, JobView, JobsState, LoansState},
 };
-use crate::{
-    lead::{KeepError, Keeping, SharedRecords},
-    state::{JobsState, LoansState},
-};
+use crate::lead::{KeepError, Keeping, SharedRecords};
 
 /// The file in the state directory.
 const FILE: &str = "state.log";

@@ -1,53 +1,31 @@
-//! The fleet as an operator sees it. Executors' tokens are not among it.
+//! Workers as the state document shows them, made from what the fleet, the loans and the orders say.
+//! Executors' tokens are not among it.
 
 use protocol::{GpuReport, RankReport, RankState, ReplicaReport, SliceReport, WHOLE};
 
-use super::{Fleet, LOCAL, Member, SILENT};
+use super::{
+    GpuState, LaneState, Memory, RankView, ReplicaPhase, ReplicaState, SliceState, WorkerState,
+};
 use crate::{
+    fleet::{View, labelled},
     lend::Slices,
-    state::{
-        GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState,
-        WorkerState,
-    },
+    place::DrainState,
 };
 
-impl Fleet {
-    /// Every worker and what it last reported; `owners` has the slices that are lent.
-    pub fn workers(&self, owners: &Slices) -> Vec<WorkerState> {
-        let known = self.known.lock();
-        let worker = |(name, member): (&String, &Member)| {
-            let report = member.report.as_ref();
-            let gpus = report.iter().flat_map(|report| &report.gpus);
-            WorkerState {
-                name: name.clone(),
-                state: presence(member),
-                silent_s: member.silent().as_secs_f64(),
-                leaving: report.is_some_and(|report| report.leaving),
-                drain: None,
-                generation: report.map(|report| report.generation),
-                desired_generation: member
-                    .desired
-                    .borrow()
-                    .as_ref()
-                    .map(|desired| desired.generation),
-                gpus: gpus.map(|report| gpu(name, report, owners)).collect(),
-            }
-        };
-        known.workers.iter().map(worker).collect()
+/// A worker; `owners` has the slices that are lent.
+pub(super) fn worker(view: &View, owners: &Slices, drain: Option<DrainState>) -> WorkerState {
+    let report = view.report.as_ref();
+    let gpus = report.iter().flat_map(|report| &report.gpus);
+    WorkerState {
+        name: view.name.clone(),
+        state: view.presence,
+        silent_s: view.silent.as_secs_f64(),
+        leaving: report.is_some_and(|report| report.leaving),
+        drain,
+        generation: report.map(|report| report.generation),
+        desired_generation: view.desired_generation,
+        gpus: gpus.map(|report| gpu(&view.name, report, owners)).collect(),
     }
-}
-
-fn presence(member: &Member) -> Presence {
-    match member.conversation {
-        Some(_) if member.silent() < SILENT => Presence::Connected,
-        Some(_) => Presence::Silent,
-        None => Presence::Away,
-    }
-}
-
-/// `label` as it is known among several workers.
-pub(crate) fn labelled(worker: &str, label: &str) -> String {
-    if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") }
 }
 
 fn gpu(worker: &str, report: &GpuReport, owners: &Slices) -> GpuState {
