@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use router::config::{self, Config, Problems, Report, Warnings};
+use config::{Config, Problems, Report, Warnings};
 
 /// The exit code of a bad configuration.
 const BAD_CONFIGURATION: u8 = 78;
@@ -100,7 +100,7 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
 mod tests {
     use std::path::Path;
 
-    use router::config::{Environment, Source};
+    use config::{Environment, Source};
 
     use super::*;
 

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use router::{fleet::LOCAL, jobs::Seat, place::DrainPhase, state::WorkerState};
+use policy::fleet::SliceId;
+use router::{fleet::LOCAL, place::DrainPhase, state::WorkerState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -103,7 +104,7 @@ struct Asker {
 
 /// A slice, as the command line has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place(Seat);
+struct Place(SliceId);
 
 impl FromStr for Place {
     type Err = String;
@@ -113,7 +114,7 @@ impl FromStr for Place {
         let (rest, position) = text.rsplit_once('/').ok_or_else(wrong)?;
         let (worker, gpu) = rest.rsplit_once('/').unwrap_or((LOCAL, rest));
         let gpu = gpu.strip_prefix("gpu").and_then(|index| index.parse().ok()).ok_or_else(wrong)?;
-        Ok(Self(Seat { worker: worker.to_owned(), gpu, position: position.to_owned() }))
+        Ok(Self(SliceId { worker: worker.to_owned(), gpu, position: position.to_owned() }))
     }
 }
 
@@ -142,7 +143,7 @@ pub(crate) fn give_back(args: &Return) -> ExitCode {
 
 /// Pins, or moves.
 pub(crate) fn pin(args: &Pin) -> ExitCode {
-    let Place(Seat { worker, gpu, position }) = &args.place;
+    let Place(SliceId { worker, gpu, position }) = &args.place;
     let from = args.from.as_ref().map(|Place(seat)| seat);
     let asked = json!({"worker": worker, "gpu": gpu, "position": position, "from": from,
                        "by": args.asker.by(), "apply": args.apply});
@@ -153,7 +154,7 @@ pub(crate) fn pin(args: &Pin) -> ExitCode {
 
 /// Unpins.
 pub(crate) fn unpin(args: &Unpin) -> ExitCode {
-    let Place(Seat { worker, gpu, position }) = &args.place;
+    let Place(SliceId { worker, gpu, position }) = &args.place;
     let (worker, position) = (escaped(worker), escaped(position));
     let query = format!("worker={worker}&gpu={gpu}&position={position}&");
     let path = format!("/admin/v1/models/{}/pin", escaped(&args.model));
@@ -239,9 +240,9 @@ mod tests {
     #[test]
     fn a_place_is_read_with_and_without_its_worker() {
         let seat = |text: &str| text.parse::<Place>().map(|Place(seat)| seat);
-        let local = Seat { worker: LOCAL.into(), gpu: 0, position: "3g.40gb@4".into() };
+        let local = SliceId { worker: LOCAL.into(), gpu: 0, position: "3g.40gb@4".into() };
         assert_eq!(seat("gpu0/3g.40gb@4"), Ok(local.clone()));
-        let far = Seat { worker: "alpha".into(), gpu: 12, ..local };
+        let far = SliceId { worker: "alpha".into(), gpu: 12, ..local };
         assert_eq!(seat("alpha/gpu12/3g.40gb@4"), Ok(far));
         for wrong in ["", "gpu0", "alpha/3g.40gb@4", "alpha/0/3g.40gb@4", "alpha/gpux/whole"] {
             assert!(seat(wrong).is_err(), "{wrong}");

@@ -10,11 +10,12 @@ use std::{
     process::ExitCode,
 };
 
+use config::planfile;
 use policy::{
     place::place,
     plan::{self, Plan, PlanError, Problem, rivals::Planner},
 };
-use router::{planfile, replay};
+use router::replay;
 use tokio::time::Instant;
 
 use crate::ask::Door;

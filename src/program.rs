@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use router::config::{Config, Gpu};
+use config::{Config, Gpu};
 use worker::{
     GpuSettings, Lending, Limits, Open,
     gpu::{
@@ -25,7 +25,7 @@ pub(crate) const ADOPTION_WAIT: Duration = Duration::from_secs(30);
 
 /// The GPUs of a configuration, to be opened by a worker that runs in `run_dir`.
 pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
-    let gpu = |(index, worker): (usize, &router::config::Worker)| GpuSettings {
+    let gpu = |(index, worker): (usize, &config::Worker)| GpuSettings {
         source: worker.gpu.source(),
         open: open(index, worker.gpu.clone(), run_dir),
         pinned: worker.geometry.clone(),

@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use config::Config;
 use router::{
-    config::{self, Config},
     drain::Ended,
     serve::{Router, Start},
     state::Build,

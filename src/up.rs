@@ -5,13 +5,8 @@ mod run_dir;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use router::{
-    config::{self, Config},
-    drain::Ended,
-    fleet::LOCAL,
-    place,
-    serve::Router,
-};
+use config::Config;
+use router::{drain::Ended, fleet::LOCAL, place, serve::Router};
 use worker::{Door, Host, Launch};
 
 use self::run_dir::RunDir;

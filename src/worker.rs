@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use router::config::{self, Config, Join};
+use config::{Config, Join};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::sleep,

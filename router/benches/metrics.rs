@@ -15,7 +15,10 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use client::Client;
 use policy::dispatch::ClosedBy;
-use router::metrics::{Format, ModelMetrics, Outcome, TenantMetrics};
+use router::{
+    count::{ModelMetrics, Outcome, TenantMetrics},
+    metrics::Format,
+};
 use support::{Samples, large, thread_cpu};
 
 const ROUNDS: usize = 100;

@@ -19,9 +19,9 @@ use std::{
 };
 
 use client::Client;
+use config::Tracing;
 use http::HeaderMap;
 use router::{
-    config::Tracing,
     state::Build,
     trace::{SpanMetrics, Tracer},
 };

@@ -14,6 +14,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use config::Class;
 use foldhash::fast::RandomState;
 use futures_util::future::Either;
 use oip::{Signature, model::ModelStats};
@@ -23,11 +24,10 @@ pub use self::view::{Replicas, View};
 use crate::{
     cache::{self, Cache},
     clock::Clock,
-    config::{self, Class},
+    count::recent::{Point, Recent},
     dispatch::{Dispatcher, Replica},
     error::InferError,
     http::backend::{Answer, Availability, Job, Served},
-    recent::{Point, Recent},
 };
 
 /// A model the router serves.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use config::Config;
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
@@ -11,18 +12,16 @@ use store::{Change, Records};
 
 use crate::{
     clock::Clock,
-    config::Config,
+    count::{Outcome, recent::Point},
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     jobs::Jobs,
     lead::Standing,
     lend::{Ledger, WallClock},
-    metrics::Outcome,
     model::{Model, Models},
     orders::Orders,
     place::Planned,
-    recent::Point,
     state,
     trace::SpanMetrics,
 };

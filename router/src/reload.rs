@@ -3,12 +3,12 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use config::{Config, Effect, Objective, ObjectiveError, RouterSettings, Tls, Tracing};
 use serde_json::{Value, json};
 use store::{Change, Records};
 
 use crate::{
     clock::wall_s,
-    config::{self, Config, Effect, Objective, ObjectiveError, RouterSettings, Tls, Tracing},
     http::ServerState,
     lead::{KeepError, Leader},
     orders::Aim,

@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
+use config::Config;
 use rustix::process::Signal;
 use store::OpenError;
 use tokio::{
@@ -17,7 +18,7 @@ use crate::{
     admin::{self, Admin, Hooks},
     auth::Access,
     clock::wall_s,
-    config::Config,
+    count,
     drain::{Drain, Ended, Times, stop_signals},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
@@ -26,7 +27,7 @@ use crate::{
     learned::Learned,
     lend::{self, Office},
     orders::Orders,
-    place, recent,
+    place,
     registry::Registry,
     reload::{self, reload},
     state::{self, Build, State},
@@ -247,7 +248,7 @@ fn reload_on_hangup(
 }
 
 async fn take_counts(state: Arc<ServerState<Registry>>) {
-    let mut ticks = interval(recent::EVERY);
+    let mut ticks = interval(count::recent::EVERY);
     loop {
         ticks.tick().await;
         state.backend.take_counts();

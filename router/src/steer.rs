@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use policy::fleet::SliceId;
 use serde_json::{Value, json};
 
 use crate::{
     http::ServerState,
-    jobs::Seat,
     lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     registry::Registry,
@@ -93,9 +93,9 @@ fn pin(
     }))
 }
 
-fn unpin(orders: &Orders, model: &str, at: &Seat, by: &str) -> Result<Value, OrderError> {
+fn unpin(orders: &Orders, model: &str, at: &SliceId, by: &str) -> Result<Value, OrderError> {
     if orders.standing().pin(model, at).is_none() {
-        let Seat { worker, gpu, position } = at;
+        let SliceId { worker, gpu, position } = at;
         let what = format!("{model:?} is not pinned to {worker} gpu{gpu} {position}");
         return Err(OrderError::NotOrdered { what });
     }

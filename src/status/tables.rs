@@ -1,8 +1,8 @@
 //! What is said in words and numbers: the router, its models, its tenants and what is wrong.
 
+use policy::fleet::SliceId;
 use router::{
     fleet::LOCAL,
-    jobs::Seat,
     lead::{LeadState, Role},
     place::{DrainPhase, DrainState, PinPhase},
     state::{ModelState, Presence, State, WorkerState},
@@ -84,7 +84,7 @@ fn drained(drain: &DrainState, paint: Paint) -> String {
 pub(super) fn pins(state: &State, paint: Paint) -> String {
     let mut text = if state.pins.is_empty() { String::new() } else { "\n".to_owned() };
     for pin in &state.pins {
-        let Seat { worker, gpu, position } = &pin.at;
+        let SliceId { worker, gpu, position } = &pin.at;
         let (tone, word) = match pin.state {
             PinPhase::Held => (Tone::Good, "held"),
             PinPhase::Starting => (Tone::Unsettled, "starting"),

@@ -16,7 +16,7 @@ pub(crate) fn page(path: &str, rendered: &str) {
     }
     let written = fs::read_to_string(&file).unwrap_or_default();
     let differs = written.lines().zip(rendered.lines()).position(|(is, should)| is != should);
-    let line = differs.map_or(written.lines().count().min(rendered.lines().count()), |at| at) + 1;
+    let line = differs.unwrap_or_else(|| written.lines().count().min(rendered.lines().count())) + 1;
     assert!(
         written == rendered,
         "{path}:{line}: differs from the declarations; write it again with SLUICE_WRITE_DOCS=1"

@@ -22,7 +22,7 @@ fn every_sample_configuration_loads_without_a_warning() {
         files_of("toml").into_iter().filter(|file| sample(Path::new(&file.path))).collect();
     assert!(!files.is_empty());
     for file in files {
-        match router::config::load(&Path::new(ROOT).join(&file.path)) {
+        match config::load(&Path::new(ROOT).join(&file.path)) {
             Ok((_, warnings)) => {
                 // Jobs of a test need not outlive it.
                 let meant = |told: &String| !told.contains("without state_dir");
@@ -43,7 +43,7 @@ fn the_configuration_in_the_readme_loads_beside_a_model() {
     let text = text.expect("the README shows a configuration");
     fs::copy(Path::new(ROOT).join(MODELS).join("digits.onnx"), folder.join("model.onnx"))
         .expect("the demo's model can be copied");
-    if let Err(problems) = router::config::parse(Path::new("README.md"), text, &folder) {
+    if let Err(problems) = config::parse(Path::new("README.md"), text, &folder) {
         report(&[problems.to_string()]);
     }
 }

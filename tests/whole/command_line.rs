@@ -77,7 +77,7 @@ fn completions_exist_for_every_shell_and_know_the_subcommands() {
 
 #[test]
 fn ask_19_checking_a_file_with_six_mistakes_prints_six_lines_each_with_its_place_and_exits_78() {
-    let file = Path::new(ROOT).join("router/src/config/testdata/six-mistakes.toml");
+    let file = Path::new(ROOT).join("router/config/src/testdata/six-mistakes.toml");
     let file = file.to_str().unwrap();
     let output = sluice(&["check", file]);
     assert_eq!(output.status.code(), Some(78));

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use policy::dispatch::ClosedBy;
 use router::{
+    count::{ModelMetrics, Outcome, Reason, recent::RecentView},
     dispatch::{Limit, SetBy, View},
     lead::LeadState,
-    metrics::{self, Format, ModelMetrics, Outcome, Reason},
+    metrics::{self, Format},
     place::{Moved, PlanState, PlannedModel},
-    recent::RecentView,
     state::{
         Build, ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence,
         ReplicaPhase, ReplicaState, Replicas, SliceState, State, WorkerState,

@@ -8,7 +8,6 @@ use protocol::{
 };
 use router::{
     auth::Access,
-    config,
     fleet::{Trust, welcome},
     http::{self, ServerState},
     jobs::Jobs,

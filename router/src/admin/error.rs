@@ -1,13 +1,13 @@
 //! Why an operator's request was not carried out, as HTTP says it.
 
 use axum::response::{IntoResponse, Response};
+use config::ObjectiveError;
 use http::StatusCode;
 use policy::loan::Refused;
 use serde_json::{Map, Value};
 
 use crate::{
-    config::ObjectiveError, error::InferError, http::reply, jobs::JobError, orders::OrderError,
-    reload::ReloadError,
+    error::InferError, http::reply, jobs::JobError, orders::OrderError, reload::ReloadError,
 };
 
 /// Every error of the admin API.

@@ -17,6 +17,7 @@ mod views;
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
+use config::Objective;
 use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
@@ -30,7 +31,6 @@ use tower::ServiceExt;
 
 use self::{lent::Lent, scope::Arrival};
 use crate::{
-    config::Objective,
     drain::Phase,
     http::{
         Call, ServerState, audit,

@@ -4,12 +4,12 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
+use config::{Objective, ObjectiveError};
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 
 use super::{error::AdminError, routes::Asked};
 use crate::{
-    config::{Objective, ObjectiveError},
     http::{backend::Backend, reply},
     reload::ReloadError,
 };

@@ -13,6 +13,7 @@ use std::{
 };
 
 use axum::response::{IntoResponse, Response};
+use config::Scope;
 use futures_util::future::Either;
 use http::Request;
 use tokio::time::Instant;
@@ -20,7 +21,6 @@ use tower::{Layer, Service};
 
 use super::error::AdminError;
 use crate::{
-    config::Scope,
     error::InferError,
     http::{ServerState, backend::Backend},
 };

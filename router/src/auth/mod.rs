@@ -9,6 +9,7 @@ mod turnstile;
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
+use config::{Key, KeyHash, Scope, Tenant};
 use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -16,9 +17,8 @@ use tokio::time::Instant;
 pub use self::turnstile::Pass;
 use self::{bucket::Bucket, turnstile::Turnstile};
 use crate::{
-    config::{Key, KeyHash, Scope, Tenant},
+    count::{TenantMetrics, TenantTotals},
     error::InferError,
-    metrics::{TenantMetrics, TenantTotals},
 };
 
 /// The index of callers that are no configured tenant.

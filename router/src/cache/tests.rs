@@ -1,12 +1,12 @@
 use std::{collections::VecDeque, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
+use config::Class;
 use futures_util::future::poll_immediate;
 use oip::{Datatype, Tensor};
 use tokio::{sync::oneshot, time::advance};
 
 use super::*;
-use crate::config::Class;
 
 const OBJECTIVE: Duration = Duration::from_millis(50);
 const ROOM: usize = 64 << 10;

@@ -49,10 +49,9 @@ pub use self::{
 use crate::{
     alarm::Alarm,
     clock::Clock,
-    config,
+    count::{ModelMetrics, Outcome},
     error::InferError,
     http::backend::{Answer, Job},
-    metrics::{ModelMetrics, Outcome},
     transport::Link,
 };
 

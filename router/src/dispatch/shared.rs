@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::{Dispatcher, state::Counted};
 use crate::{
     cache::{Lookup, Source},
+    count::Outcome,
     error::InferError,
     http::backend::{Answer, Job},
-    metrics::Outcome,
 };
 
 /// Someone who waits for an answer. Dropped before it is [told](Caller::told), it has hung up.

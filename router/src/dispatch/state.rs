@@ -19,9 +19,9 @@ use super::{
     tally::Tally,
 };
 use crate::{
+    count::Histogram,
     error::InferError,
     http::backend::Answer,
-    metrics::Histogram,
     trace::{BatchSpan, Traced},
     transport::Link,
 };

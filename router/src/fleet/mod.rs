@@ -27,6 +27,8 @@ use tokio::{
     time::Instant,
 };
 
+pub use policy::fleet::LOCAL;
+
 pub(crate) use self::view::labelled;
 use self::{
     asking::Questions,
@@ -44,9 +46,6 @@ use crate::{
     orders::Orders,
     transport::Hello,
 };
-
-/// The name of the worker in the router's own process.
-pub const LOCAL: &str = "local";
 
 /// How long a worker may say nothing before it is called silent; it reports each second.
 const SILENT: Duration = Duration::from_secs(3);

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use policy::fleet::SliceName;
 use protocol::Report;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, LOCAL, Member, SILENT};
+use super::{Fleet, Member, SILENT};
 
 /// A worker and what it last reported, the tokens of its executors included.
 #[derive(Clone, Debug)]
@@ -65,5 +66,5 @@ fn presence(member: &Member) -> Presence {
 
 /// `label` as it is known among several workers.
 pub(crate) fn labelled(worker: &str, label: &str) -> String {
-    if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") }
+    SliceName::of(worker, label).0
 }

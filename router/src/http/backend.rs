@@ -6,10 +6,11 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use config::Class;
 use oip::{Signature, Tensor, model::ModelStats};
 use tokio::time::Instant;
 
-use crate::{config::Class, error::InferError, trace::Traced};
+use crate::{error::InferError, trace::Traced};
 
 /// Every model served, and what an operator may ask about them together.
 pub trait Backend: Send + Sync + 'static {

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use config::RouterSettings;
 use http::{HeaderMap, Version, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{coding::Coding, room::Share};
-use crate::{config::RouterSettings, error::InferError};
+use crate::error::InferError;
 
 /// Room made at once for a body that announces its length; a lie costs no more than this.
 const MAX_RESERVED_BYTES: u64 = 1 << 20;

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use config::Class;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
 use oip::{Encoded, Memory, Parameters, Request, Signature, Value};
@@ -20,7 +21,6 @@ use super::{
 };
 use crate::{
     auth::{Access, Admitted, Caller},
-    config::Class,
     error::InferError,
     trace::Traced,
 };

@@ -18,6 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use config::RouterSettings;
 use futures_util::FutureExt;
 use http::{Request, Response};
 use hyper::{
@@ -44,7 +45,7 @@ use super::{
     reply::{self, Held},
     stream::Stream,
 };
-use crate::{config::RouterSettings, drain::Phase, error::InferError};
+use crate::{drain::Phase, error::InferError};
 
 /// The smallest head limit hyper can keep.
 const MIN_HEADER_BYTES: usize = 8_192;

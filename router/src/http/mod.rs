@@ -20,6 +20,7 @@ mod stream;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use config::{AccessLog, RouterSettings, Tls};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header, request::Parts};
 use hyper::body::Incoming;
 use tls::ServerConfig;
@@ -36,7 +37,6 @@ use self::{
 };
 use crate::{
     auth::Access,
-    config::{AccessLog, RouterSettings, Tls},
     drain::Drain,
     error::InferError,
     trace::{TRACE_RESPONSE, Tracer},

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use config::Scope;
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use oip::model::{
@@ -18,7 +19,7 @@ use super::{
     reply::{self, Reply},
     route::{Question, Target},
 };
-use crate::{config::Scope, error::InferError};
+use crate::error::InferError;
 
 /// The longest body a repository call has a use for.
 const MAX_CALL_BYTES: u64 = 64 << 10;

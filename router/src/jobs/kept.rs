@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use policy::loan::Account;
-use serde::{Deserialize, Serialize};
+use policy::{job::Counts, loan::Account};
 
-use super::{JobError, Record, Spec, State, Waits};
+use super::{JobError, Record, Spec, Waits};
 
 /// Jobs that ended and are still known.
 const REMEMBERED: usize = 1000;
@@ -24,27 +23,6 @@ pub(super) struct Kept {
     /// Why each waiting job waits and when it may start, as last decided.
     pub(super) waits: HashMap<u64, Waits>,
     pub(super) counts: Counts,
-}
-
-/// What happened to loans since the router started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Loans that ended because inference needed the slices.
-    pub for_inference: u64,
-    /// Of these, with less than the usual notice.
-    pub in_emergency: u64,
-    /// Loans that ended because another job went first.
-    pub for_jobs: u64,
-    /// Jobs that were killed because they did not stop in time.
-    pub overdue: u64,
-    /// GPU-seconds of training that were done in vain.
-    pub lost_gpu_s: f64,
-    /// Jobs that ended well.
-    pub done: u64,
-    /// Jobs that ended badly.
-    pub failed: u64,
-    /// Jobs that were ended by request.
-    pub cancelled: u64,
 }
 
 impl Kept {
@@ -90,7 +68,7 @@ impl Kept {
     }
 
     pub(super) fn room_for(&self, spec: &Spec, most: u32) -> Result<(), JobError> {
-        let unfinished = || self.records.values().filter(|record| !record.state.is_over());
+        let unfinished = || self.records.values().filter(|record| !record.life.state.is_over());
         let all = unfinished().count();
         if all >= MOST_UNFINISHED {
             let whose = "there are".to_owned();
@@ -107,38 +85,9 @@ impl Kept {
 
     /// The oldest of too many jobs that ended.
     pub(super) fn outdated(&self) -> Vec<u64> {
-        let over = self.records.values().filter(|record| record.state.is_over());
+        let over = self.records.values().filter(|record| record.life.state.is_over());
         let mut over: Vec<u64> = over.map(|record| record.id).collect();
         over.truncate(over.len().saturating_sub(REMEMBERED));
         over
-    }
-}
-
-impl Counts {
-    /// Counts a job that came to be in `state`.
-    pub(super) fn entered(&mut self, state: State) {
-        match state {
-            State::Done => self.done += 1,
-            State::Failed => self.failed += 1,
-            State::Cancelled => self.cancelled += 1,
-            State::Queued
-            | State::Starting
-            | State::Running
-            | State::Shrinking
-            | State::Noticed
-            | State::Checkpointing
-            | State::Preempted => {}
-        }
-    }
-
-    pub(crate) fn add(&mut self, more: Self) {
-        self.for_inference += more.for_inference;
-        self.in_emergency += more.in_emergency;
-        self.for_jobs += more.for_jobs;
-        self.overdue += more.overdue;
-        self.lost_gpu_s += more.lost_gpu_s;
-        self.done += more.done;
-        self.failed += more.failed;
-        self.cancelled += more.cancelled;
     }
 }

@@ -16,17 +16,18 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use policy::loan::Account;
+use policy::{fleet::SliceId, loan::Account};
 use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
 use tokio::sync::{Notify, futures::Notified};
+
+pub use policy::job::{Counts, Life, Progress, State, Step, Stopping};
 
 use self::kept::Kept;
 pub(crate) use self::submission::profile_compute;
 pub use self::{
     error::JobError,
-    kept::Counts,
-    record::{Progress, Record, Seat, Spec, State, Step, Stopping},
+    record::{Record, Spec},
     submission::{Slices, Submission},
     view::{Brief, JobView, JobsState, LoansState},
 };
@@ -119,7 +120,7 @@ impl Jobs {
     /// Reckons by a clock that may have been set back while nobody looked.
     pub fn redate(&self, now_ms: u64) {
         let mut kept = self.kept.lock();
-        for record in kept.records.values_mut().filter(|record| record.since_ms > now_ms) {
+        for record in kept.records.values_mut().filter(|record| record.life.since_ms > now_ms) {
             tracing::warn!(job = record.id, "the clock was set back; the job is dated anew");
             record.redate(now_ms);
         }
@@ -170,17 +171,17 @@ impl Jobs {
         let mut store = self.store.lock();
         let known = self.kept.lock().records.get(&id).cloned();
         let mut record = known.ok_or_else(|| JobError::Unknown { given: id.to_string() })?;
-        let told = record.stop.as_ref().is_some_and(|stop| stop.then == State::Cancelled);
-        if record.state.is_over() || told {
+        let told = record.life.stop.as_ref().is_some_and(|stop| stop.then == State::Cancelled);
+        if record.life.state.is_over() || told {
             return Ok(());
         }
         let reason = "cancelled by request".to_owned();
-        if record.state.waits() {
-            record.enter(State::Cancelled, reason, now_ms);
+        if record.life.state.waits() {
+            record.life.enter(State::Cancelled, reason, now_ms);
         } else {
             let (then, seats, by_ms) = (State::Cancelled, Vec::new(), now_ms + notice_ms);
             let stop = Stopping { then, seats, reason, notice_ms, by_ms };
-            record.stop(State::Noticed, stop, now_ms);
+            record.life.stop(State::Noticed, stop, now_ms);
         }
         Ok(self.put(&mut store, vec![record])?)
     }
@@ -202,20 +203,21 @@ impl Jobs {
     /// Jobs and loans at `now_ms`, for whoever looks; `allow` are the programs a job may start.
     pub fn state(&self, allow: Vec<String>, now_ms: u64) -> JobsState {
         let kept = self.kept.lock();
-        let count = |state| kept.records.values().filter(|record| record.state == state).count();
+        let count =
+            |state| kept.records.values().filter(|record| record.life.state == state).count();
         let states = State::ALL.map(|state| (state.name().to_owned(), count(state))).into();
         let newest = || kept.records.values().rev();
-        let over = newest().filter(|record| record.state.is_over());
-        let shown = newest().filter(|record| !record.state.is_over()).chain(over).take(SHOWN);
+        let over = newest().filter(|record| record.life.state.is_over());
+        let shown = newest().filter(|record| !record.life.state.is_over()).chain(over).take(SHOWN);
         let brief = |record: &Record| Brief::new(record, kept.waits.get(&record.id));
         let shown = shown.map(brief).collect();
         let mut loans = LoansState::default();
-        for record in newest().filter(|record| !record.seats.is_empty()) {
-            *match &record.stop {
+        for record in newest().filter(|record| !record.life.seats.is_empty()) {
+            *match &record.life.stop {
                 None => &mut loans.lent,
                 Some(stop) if stop.by_ms.saturating_add(GRACE_MS) >= now_ms => &mut loans.returning,
                 Some(_) => &mut loans.overdue,
-            } += record.seats.len();
+            } += record.life.seats.len();
         }
         JobsState { allow, states, loans, counts: kept.counts, shown }
     }
@@ -223,15 +225,15 @@ impl Jobs {
     /// Every job that has not ended.
     pub fn unfinished(&self) -> Vec<Record> {
         let kept = self.kept.lock();
-        kept.records.values().filter(|record| !record.state.is_over()).cloned().collect()
+        kept.records.values().filter(|record| !record.life.state.is_over()).cloned().collect()
     }
 
     /// Where the ranks of a job are, or were last; nothing if there is no such job.
-    pub fn seats(&self, id: u64) -> Option<Vec<Seat>> {
+    pub fn seats(&self, id: u64) -> Option<Vec<SliceId>> {
         let kept = self.kept.lock();
         let record = kept.records.get(&id)?;
-        let held = !record.seats.is_empty();
-        Some(if held { record.seats.clone() } else { record.last_seats.clone() })
+        let held = !record.life.seats.is_empty();
+        Some(if held { record.life.seats.clone() } else { record.life.last_seats.clone() })
     }
 
     /// What each tenant has had and deserved.
@@ -252,7 +254,7 @@ impl Jobs {
             if kept.records.get(&before.id) != Some(&before) || before == after {
                 continue;
             }
-            if before.steady() == after.steady() {
+            if before.life.steady() == after.life.steady() {
                 kept.unwritten.insert(after.id);
                 kept.records.insert(after.id, after);
             } else {
@@ -308,9 +310,13 @@ impl Jobs {
             kept.forget(id);
         }
         for record in records {
-            if kept.records.get(&record.id).is_none_or(|before| before.state != record.state) {
+            if kept
+                .records
+                .get(&record.id)
+                .is_none_or(|before| before.life.state != record.life.state)
+            {
                 tell(&record);
-                kept.counts.entered(record.state);
+                kept.counts.entered(record.life.state);
             }
             kept.take(record);
         }
@@ -322,7 +328,7 @@ impl Jobs {
 
 /// A line for the operator's timeline.
 fn tell(record: &Record) {
-    let (job, state, reason) = (record.id, record.state.name(), &record.reason);
+    let (job, state, reason) = (record.id, record.life.state.name(), &record.life.reason);
     tracing::info!(job, name = record.spec.name, state, reason, "job");
 }
 

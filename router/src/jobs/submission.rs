@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use config::{Config, Loans};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{JobError, Spec};
-use crate::config::{Config, Loans};
 
 const MOST_ARGUMENTS: usize = 1024;
 const MOST_ARGUMENT_BYTES: usize = 64 << 10;

@@ -49,7 +49,7 @@ fn jobs_and_their_numbers_outlive_the_process() {
     let jobs = folder.open();
     let first = submit(&jobs, "a", None).unwrap().record;
     let mut started = first.clone();
-    started.enter(State::Starting, "first in the order", 2_000);
+    started.life.enter(State::Starting, "first in the order", 2_000);
     jobs.keep(vec![(first, started)], Counts::default()).unwrap();
     drop(jobs);
     let jobs = folder.open();
@@ -88,7 +88,7 @@ fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told() {
     let waiting = submit(&jobs, "a", None).unwrap().record.id;
     let before = submit(&jobs, "b", None).unwrap().record;
     let mut running = before.clone();
-    running.enter(State::Running, "it runs", 2_000);
+    running.life.enter(State::Running, "it runs", 2_000);
     jobs.keep(vec![(before, running)], Counts::default()).unwrap();
     jobs.cancel(waiting, 1_000, 3_000).unwrap();
     jobs.cancel(2, 1_000, 3_000).unwrap();
@@ -104,7 +104,7 @@ fn a_request_that_came_meanwhile_is_not_overruled() {
     let read = submit(&jobs, "a", None).unwrap().record;
     jobs.cancel(1, 1_000, 2_000).unwrap();
     let mut started = read.clone();
-    started.enter(State::Starting, "first in the order", 3_000);
+    started.life.enter(State::Starting, "first in the order", 3_000);
     jobs.keep(vec![(read, started)], Counts::default()).unwrap();
     assert_eq!(jobs.get(1).unwrap().brief.state, State::Cancelled);
 }
@@ -118,7 +118,7 @@ fn how_far_a_job_is_is_written_only_now_and_then() {
     let length = || std::fs::metadata(&log).unwrap().len();
     let quiet = length();
     let mut after = before.clone();
-    after.progress = Some(Progress { step: 5, ..Progress::default() });
+    after.life.progress = Some(Progress { step: 5, ..Progress::default() });
     jobs.keep(vec![(before, after)], Counts::default()).unwrap();
     assert_eq!((length(), jobs.list()[0].progress.unwrap().step), (quiet, 5));
     jobs.write_rest(BTreeMap::new()).unwrap();
@@ -133,8 +133,8 @@ fn a_loan_is_overdue_once_its_notice_is_over_and_not_before() {
     let before = submit(&jobs, "a", None).unwrap().record;
     submit(&jobs, "b", None).unwrap();
     let mut running = before.clone();
-    running.enter(State::Running, "it runs", 2_000);
-    running.seats = vec![Seat { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
+    running.life.enter(State::Running, "it runs", 2_000);
+    running.life.seats = vec![SliceId { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
     jobs.keep(vec![(before, running)], Counts::default()).unwrap();
     let loans = |now_ms| {
         let LoansState { lent, returning, overdue } = jobs.state(Vec::new(), now_ms).loans;
@@ -156,17 +156,17 @@ fn a_job_that_waits_for_its_next_try_waits_no_longer_when_the_clock_is_set_back_
     let jobs = folder.open();
     let first = submit(&jobs, "a", None).unwrap().record;
     let mut failed = first.clone();
-    failed.enter(State::Queued, "it failed and is tried again", DAY_MS + 2_000);
-    failed.not_before_ms = Some(DAY_MS + 5_000);
-    failed.started_ms = DAY_MS + 1_000;
+    failed.life.enter(State::Queued, "it failed and is tried again", DAY_MS + 2_000);
+    failed.life.not_before_ms = Some(DAY_MS + 5_000);
+    failed.life.started_ms = DAY_MS + 1_000;
     jobs.keep(vec![(first, failed)], Counts::default()).unwrap();
     drop(jobs);
     let jobs = folder.open();
     jobs.redate(2_000);
     let record = jobs.unfinished().remove(0);
-    assert_eq!((record.since_ms, record.not_before_ms), (2_000, Some(5_000)));
-    assert_eq!((record.started_ms, record.submitted_ms), (1_000, 1_000));
+    assert_eq!((record.life.since_ms, record.life.not_before_ms), (2_000, Some(5_000)));
+    assert_eq!((record.life.started_ms, record.submitted_ms), (1_000, 1_000));
     // A clock that goes on, or is set forward, changes nothing.
     jobs.redate(2 * DAY_MS);
-    assert_eq!(jobs.unfinished().remove(0).not_before_ms, Some(5_000));
+    assert_eq!(jobs.unfinished().remove(0).life.not_before_ms, Some(5_000));
 }

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use policy::{
+    fleet::SliceId,
+    job::{Progress, State, Step},
+};
 use serde::{Deserialize, Serialize};
 
-use super::{Counts, Progress, Record, Seat, State, Step, Waits};
+use super::{Counts, Record, Waits};
 
 /// A job in a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,7 +55,7 @@ pub struct JobView {
     /// When it may start, as far as is known.
     pub may_start_ms: Option<u64>,
     /// Where its ranks are.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<SliceId>,
     /// How often it was started.
     pub starts: u32,
     /// How often it failed by itself, and how often it may.
@@ -94,17 +98,17 @@ pub struct LoansState {
 
 impl Brief {
     pub(super) fn new(record: &Record, waits: Option<&Waits>) -> Self {
-        let why = waits.filter(|_| record.state.waits()).map(|waits| waits.why.clone());
+        let why = waits.filter(|_| record.life.state.waits()).map(|waits| waits.why.clone());
         Self {
             id: record.id,
             name: record.spec.name.clone(),
             tenant: record.spec.tenant.clone(),
-            state: record.state,
-            reason: why.unwrap_or_else(|| record.reason.clone()),
-            since_ms: record.since_ms,
+            state: record.life.state,
+            reason: why.unwrap_or_else(|| record.life.reason.clone()),
+            since_ms: record.life.since_ms,
             submitted_ms: record.submitted_ms,
-            slices: record.seats.len(),
-            progress: record.progress,
+            slices: record.life.seats.len(),
+            progress: record.life.progress,
         }
     }
 }
@@ -112,7 +116,7 @@ impl Brief {
 impl JobView {
     pub(super) fn new(record: &Record, waits: Option<&Waits>) -> Self {
         let spec = &record.spec;
-        let waits = waits.filter(|_| record.state.waits());
+        let waits = waits.filter(|_| record.life.state.waits());
         Self {
             brief: Brief::new(record, waits),
             argv: spec.argv.clone(),
@@ -122,13 +126,13 @@ impl JobView {
             deadline_ms: spec.deadline_ms,
             start_by_ms: None,
             may_start_ms: waits.and_then(|waits| waits.may_start_ms),
-            seats: record.seats.clone(),
-            starts: record.run,
-            failures: (record.failures, spec.retries),
-            ran_s: record.ran_s,
-            attained_gpu_s: record.attained_gpu_s,
-            lost_gpu_s: record.lost_gpu_s,
-            history: record.history.clone(),
+            seats: record.life.seats.clone(),
+            starts: record.life.run,
+            failures: (record.life.failures, spec.retries),
+            ran_s: record.life.ran_s,
+            attained_gpu_s: record.life.attained_gpu_s,
+            lost_gpu_s: record.life.lost_gpu_s,
+            history: record.life.history.clone(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use config::Etcd;
 use etcd::{Client, EtcdError, Txn};
 use policy::lead::{Answer, Ask};
 use serde_json::json;
@@ -24,7 +25,7 @@ use super::{
     name::Name,
     records::record,
 };
-use crate::{config::Etcd, http::ServerState, registry::Registry, reload};
+use crate::{http::ServerState, registry::Registry, reload};
 
 /// How many times a member of etcd may be waited for in a lease.
 const PATIENCE: u32 = 4;

@@ -1,13 +1,17 @@
 //! What the decisions mean for the jobs.
 
-use policy::loan::{Act, Start, Stop};
+use policy::{
+    fleet::SliceId,
+    job::begin,
+    loan::{Act, Start, Stop},
+};
 
 use super::{
     ledger::{Ledger, Needs},
-    settle, whole_ms,
+    whole_ms,
     world::{Lendable, URGENT, millis},
 };
-use crate::jobs::{Counts, Record, Seat, State, Stopping};
+use crate::jobs::{Counts, Record, State, Stopping};
 
 /// The jobs that change.
 #[derive(Debug, Default)]
@@ -50,13 +54,14 @@ impl Carry<'_> {
     /// Has jobs that were told to stop do so sooner, where requests are lost until then.
     pub(super) fn hasten(&self, needs: &Needs, carried: &mut Carried) {
         let by_ms = self.now_ms + whole_ms(URGENT);
-        let urgent =
-            |seat: &Seat| needs.wanted.iter().any(|want| want.urgent && want.seats.contains(seat));
+        let urgent = |seat: &SliceId| {
+            needs.wanted.iter().any(|want| want.urgent && want.seats.contains(seat))
+        };
         for record in self.records {
-            let Some(stop) = record.stop.as_ref().filter(|stop| stop.by_ms > by_ms) else {
+            let Some(stop) = record.life.stop.as_ref().filter(|stop| stop.by_ms > by_ms) else {
                 continue;
             };
-            let given = record.seats.iter().filter(|seat| !stop.seats.contains(seat));
+            let given = record.life.seats.iter().filter(|seat| !stop.seats.contains(seat));
             let told = carried.changes.iter().any(|(before, _)| before.id == record.id);
             if told || !given.into_iter().any(urgent) {
                 continue;
@@ -65,7 +70,7 @@ impl Carry<'_> {
             let notice_ms = stop.notice_ms.min(whole_ms(URGENT));
             let sooner = Stopping { by_ms, notice_ms, reason: why.to_string(), ..stop.clone() };
             let mut after = record.clone();
-            after.stop(record.state, sooner, self.now_ms);
+            after.life.stop(record.life.state, sooner, self.now_ms);
             count(&mut carried.counts, why);
             carried.changes.push((record.clone(), after));
         }
@@ -78,22 +83,22 @@ impl Carry<'_> {
             Act::Renew { .. } => {}
             Act::Grow { slices, .. } => {
                 let more = self.seats(&slices);
-                let seats: Vec<Seat> = after.seats.iter().cloned().chain(more).collect();
+                let seats: Vec<SliceId> = after.life.seats.iter().cloned().chain(more).collect();
                 if self.ledger.lend(after.id, &seats) {
                     let reason = format!("grows to {} slices", seats.len());
                     let by_ms = self.now_ms + self.notice_ms;
                     let stop = self.resized(seats, reason, by_ms);
-                    after.stop(State::Noticed, stop, self.now_ms);
+                    after.life.stop(State::Noticed, stop, self.now_ms);
                 }
             }
             Act::Shrink { slices, by, why, .. } => {
                 count(counts, why);
                 let given = self.seats(&slices);
-                let seats: Vec<Seat> =
-                    after.seats.iter().filter(|seat| !given.contains(seat)).cloned().collect();
+                let seats: Vec<SliceId> =
+                    after.life.seats.iter().filter(|seat| !given.contains(seat)).cloned().collect();
                 let reason = format!("{why}; goes on with {}", seats.len());
                 let stop = self.resized(seats, reason, millis(by));
-                after.stop(State::Shrinking, stop, self.now_ms);
+                after.life.stop(State::Shrinking, stop, self.now_ms);
             }
             Act::Stop { by, why, .. } => {
                 count(counts, why);
@@ -101,7 +106,7 @@ impl Carry<'_> {
                 let notice_ms = by_ms.saturating_sub(self.now_ms);
                 let (then, seats) = (State::Preempted, Vec::new());
                 let stop = Stopping { then, seats, reason: why.to_string(), notice_ms, by_ms };
-                after.stop(State::Noticed, stop, self.now_ms);
+                after.life.stop(State::Noticed, stop, self.now_ms);
             }
         }
     }
@@ -112,19 +117,19 @@ impl Carry<'_> {
             return;
         }
         if let Start::Promoted { .. } = why {
-            after.forgiven_gpu_s = after.attained_gpu_s;
+            after.life.forgiven_gpu_s = after.life.attained_gpu_s;
         }
-        after.gpus = self.lendable.gpus(&seats);
-        settle::begin(after, seats, why.to_string(), self.now_ms);
+        after.life.gpus = self.lendable.gpus(&seats);
+        begin(&mut after.life, seats, why.to_string(), self.now_ms);
     }
 
     /// Another width is a stop, and a start from the checkpoint on other slices.
-    fn resized(&self, seats: Vec<Seat>, reason: String, by_ms: u64) -> Stopping {
+    fn resized(&self, seats: Vec<SliceId>, reason: String, by_ms: u64) -> Stopping {
         let notice_ms = by_ms.saturating_sub(self.now_ms);
         Stopping { then: State::Starting, seats, reason, notice_ms, by_ms }
     }
 
-    fn seats(&self, slices: &[usize]) -> Vec<Seat> {
+    fn seats(&self, slices: &[usize]) -> Vec<SliceId> {
         slices.iter().map(|index| self.lendable.seats[*index].clone()).collect()
     }
 }

@@ -9,9 +9,10 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use policy::fleet::SliceId;
 use protocol::DesiredRank;
 
-use crate::jobs::{Record, Seat};
+use crate::jobs::Record;
 
 /// The slices that are lent and those that serve.
 #[derive(Debug, Default)]
@@ -22,9 +23,9 @@ pub struct Ledger {
 /// See [`Ledger`].
 #[derive(Debug, Default)]
 pub struct Slices {
-    lent: BTreeMap<Seat, u64>,
-    ranks: BTreeMap<Seat, DesiredRank>,
-    serving: BTreeSet<Seat>,
+    lent: BTreeMap<SliceId, u64>,
+    ranks: BTreeMap<SliceId, DesiredRank>,
+    serving: BTreeSet<SliceId>,
     needs: Needs,
     /// Whether it is known what shall run on what is lent.
     settled: bool,
@@ -47,7 +48,7 @@ pub struct Needs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Those that would do.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<SliceId>,
     /// How many of them.
     pub count: u32,
     /// Whether requests miss their objective until then, so that the usual notice is too long.
@@ -66,8 +67,8 @@ impl Ledger {
     pub fn reset(&self, records: &[Record]) {
         let mut slices = Slices::default();
         for record in records {
-            let coming = record.stop.iter().flat_map(|stop| &stop.seats);
-            let seats = record.seats.iter().chain(coming).cloned();
+            let coming = record.life.stop.iter().flat_map(|stop| &stop.seats);
+            let seats = record.life.seats.iter().chain(coming).cloned();
             slices.lent.extend(seats.map(|seat| (seat, record.id)));
         }
         *self.slices.lock() = slices;
@@ -79,10 +80,10 @@ impl Ledger {
     }
 
     /// Takes `seats` for a job, all or none.
-    pub fn lend(&self, job: u64, seats: &[Seat]) -> bool {
+    pub fn lend(&self, job: u64, seats: &[SliceId]) -> bool {
         let mut slices = self.slices.lock();
         let Slices { lent, serving, .. } = &mut *slices;
-        let free = |seat: &Seat| {
+        let free = |seat: &SliceId| {
             !serving.contains(seat) && lent.get(seat).is_none_or(|holder| *holder == job)
         };
         let all = seats.iter().all(free);
@@ -93,7 +94,11 @@ impl Ledger {
     }
 
     /// Sets what jobs have and what shall run there; whether that is news.
-    pub fn settle(&self, lent: BTreeMap<Seat, u64>, ranks: BTreeMap<Seat, DesiredRank>) -> bool {
+    pub fn settle(
+        &self,
+        lent: BTreeMap<SliceId, u64>,
+        ranks: BTreeMap<SliceId, DesiredRank>,
+    ) -> bool {
         let mut slices = self.slices.lock();
         let news = !slices.settled || slices.lent != lent || slices.ranks != ranks;
         (slices.lent, slices.ranks, slices.settled) = (lent, ranks, true);
@@ -114,28 +119,28 @@ impl Slices {
     }
 
     /// Whether a job has this slice.
-    pub fn is_lent(&self, seat: &Seat) -> bool {
+    pub fn is_lent(&self, seat: &SliceId) -> bool {
         self.lent.contains_key(seat)
     }
 
     /// The job that has the slice at a position of a worker's GPU, if one has.
     pub fn job(&self, worker: &str, gpu: u32, position: &str) -> Option<u64> {
-        let seat = Seat { worker: worker.to_owned(), gpu, position: position.to_owned() };
+        let seat = SliceId { worker: worker.to_owned(), gpu, position: position.to_owned() };
         self.lent.get(&seat).copied()
     }
 
     /// Whether a replica is there or shall be.
-    pub fn serves(&self, seat: &Seat) -> bool {
+    pub fn serves(&self, seat: &SliceId) -> bool {
         self.serving.contains(seat)
     }
 
     /// The ranks that shall be on a worker.
-    pub fn ranks(&self, worker: &str) -> impl Iterator<Item = (&Seat, &DesiredRank)> {
+    pub fn ranks(&self, worker: &str) -> impl Iterator<Item = (&SliceId, &DesiredRank)> {
         self.ranks.iter().filter(move |(seat, _)| seat.worker == worker)
     }
 
     /// Sets which slices have replicas, and what else inference needs.
-    pub fn serve(&mut self, serving: BTreeSet<Seat>, needs: Needs) {
+    pub fn serve(&mut self, serving: BTreeSet<SliceId>, needs: Needs) {
         (self.serving, self.needs) = (serving, needs);
     }
 }
@@ -144,8 +149,8 @@ impl Slices {
 mod tests {
     use super::*;
 
-    fn seat(position: &str) -> Seat {
-        Seat { worker: "local".into(), gpu: 0, position: position.into() }
+    fn seat(position: &str) -> SliceId {
+        SliceId { worker: "local".into(), gpu: 0, position: position.into() }
     }
 
     #[test]

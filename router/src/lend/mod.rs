@@ -9,27 +9,29 @@ mod clock;
 mod ledger;
 mod office;
 mod ranks;
-mod settle;
 mod terms;
-mod throttle;
 mod world;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use policy::loan::{Decisions, History, Tenant, Use, World, accrue, decide};
+use config::{Config, Loans};
+use policy::{
+    fleet::SliceId,
+    job::{RankSeen, Terms, settle},
+    loan::{Decisions, History, Tenant, Use, World, accrue, decide},
+    round::throttle::{Attainment, Running, Throttles},
+};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use self::world::memory_mib;
 use self::{
     carry::{Carried, Carry},
     ranks::Contract,
-    settle::{Observed, Terms},
-    terms::{reported, rules, terms},
-    throttle::{Requests, Throttles},
+    terms::{rank, reported, rules, terms},
     world::{Lendable, millis, moment},
 };
 pub use self::{
@@ -38,13 +40,12 @@ pub use self::{
     office::{LogPage, Office},
 };
 use crate::{
-    config::{Config, Loans},
     fleet::{Fleet, Seen},
     http::{
         ServerState,
         backend::{Backend, Served},
     },
-    jobs::{Jobs, Record, Seat, State, Waits},
+    jobs::{Jobs, Record, State, Waits},
     lead::{KeepError, Load},
     model::Model,
     registry::Registry,
@@ -109,20 +110,39 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
 }
 
 /// How models fare.
-fn requests(registry: &Registry) -> BTreeMap<String, Requests> {
+fn requests(registry: &Registry) -> BTreeMap<String, Attainment> {
     let of = |model: &Arc<Model>| {
         let allowed = 1.0 - model.config().slo_target;
         let others = registry.standing().peers().load(model.name());
         let Load { eligible, within, .. } = Load::of(model).with(others);
-        (model.name().to_owned(), Requests { eligible, within, allowed })
+        (model.name().to_owned(), Attainment { eligible, within, allowed })
     };
     registry.models().iter().map(of).collect()
 }
 
+/// The jobs that run, each with the models on its GPUs.
+fn running<'a>(records: &[Record], seen: &'a [Seen]) -> Vec<Running<'a>> {
+    let runs = records.iter().filter(|record| record.life.state == State::Running);
+    let beside = |record: &Record| {
+        let mut models = BTreeSet::new();
+        for Seen { worker, report, .. } in seen {
+            for gpu in &report.gpus {
+                let mine = |seat: &SliceId| seat.worker == *worker && seat.gpu == gpu.index;
+                if record.life.seats.iter().any(mine) {
+                    let replicas = gpu.slices.iter().flat_map(|slice| &slice.replicas);
+                    models.extend(replicas.map(|replica| replica.model.as_str()));
+                }
+            }
+        }
+        models
+    };
+    runs.map(|record| Running { job: record.id, beside: beside(record) }).collect()
+}
+
 /// The slices of a job that must go.
 fn all_of(record: &Record) -> Wanted {
-    let count = u32::try_from(record.seats.len()).unwrap_or(u32::MAX);
-    Wanted { seats: record.seats.clone(), count, urgent: false }
+    let count = u32::try_from(record.life.seats.len()).unwrap_or(u32::MAX);
+    Wanted { seats: record.life.seats.clone(), count, urgent: false }
 }
 
 /// What the loop remembers.
@@ -139,10 +159,10 @@ struct Lender {
     elapsed_s: f64,
     written: Instant,
     /// When each slice of a job was last reported.
-    heard_ms: HashMap<Seat, u64>,
+    heard_ms: HashMap<SliceId, u64>,
     /// Slices that were called back and that inference has not taken yet, and until when they are
     /// not lent again.
-    called_back: HashMap<Seat, u64>,
+    called_back: HashMap<SliceId, u64>,
     history: History,
     throttles: Throttles,
     accounts: BTreeMap<String, policy::loan::Account>,
@@ -166,13 +186,13 @@ impl Lender {
             heard_ms: HashMap::new(),
             called_back: HashMap::new(),
             history: History::default(),
-            throttles: Throttles::new(Instant::now()),
+            throttles: Throttles::default(),
             accounts: registry.jobs().accounts(),
             is_unkept: false,
         }
     }
 
-    fn round(&mut self, config: &Config, requests: &BTreeMap<String, Requests>) {
+    fn round(&mut self, config: &Config, requests: &BTreeMap<String, Attainment>) {
         let records = self.jobs.unfinished();
         let now_ms = self.clock.now_ms();
         self.elapsed_s = now_ms.saturating_sub(self.settled_ms) as f64 / 1e3;
@@ -185,7 +205,7 @@ impl Lender {
         let loans = config.loans.as_ref();
         self.settle(&seen, &records, loans);
         let records = self.jobs.unfinished();
-        let evicted = self.throttles.look(requests, &seen, &records, Instant::now());
+        let evicted = self.throttles.look(requests, &running(&records, &seen), moment(now_ms));
         self.decide(config, &seen, &records, &evicted);
         let records = self.jobs.unfinished();
         self.say_what_shall_run(config, &seen, &records);
@@ -201,13 +221,14 @@ impl Lender {
         let now_ms = self.clock.now_ms();
         let (notice, lease) = terms(loans);
         let patience_ms = whole_ms(lease + notice + SLACK);
-        let terms = Terms { notice_ms: whole_ms(notice), now_ms, elapsed_s: self.elapsed_s };
+        let (notice_ms, elapsed_s) = (whole_ms(notice), self.elapsed_s);
         let lendable = Lendable::new(seen, &self.ledger.lock(), records, now_ms);
         let reports = reported(seen);
-        self.heard_ms.retain(|seat, _| records.iter().any(|record| record.seats.contains(seat)));
+        self.heard_ms
+            .retain(|seat, _| records.iter().any(|record| record.life.seats.contains(seat)));
         let mut carried = Carried::default();
-        for record in records.iter().filter(|record| !record.seats.is_empty()) {
-            let observe = |seat: &Seat| {
+        for record in records.iter().filter(|record| !record.life.seats.is_empty()) {
+            let observe = |seat: &SliceId| {
                 let report = reports.get(seat);
                 if report.is_some() {
                     self.heard_ms.insert(seat.clone(), now_ms);
@@ -215,29 +236,37 @@ impl Lender {
                 let heard_ms = self.heard_ms.get(seat).copied().unwrap_or(self.began_ms);
                 match report {
                     Some(Some(report)) if report.job == record.id => {
-                        Observed::Told((*report).clone())
+                        RankSeen::Reported(rank(report))
                     }
-                    Some(_) => Observed::Unknown,
-                    None if now_ms.saturating_sub(heard_ms) > patience_ms => Observed::Gone,
-                    None => Observed::Unknown,
+                    Some(_) => RankSeen::Unknown,
+                    None if now_ms.saturating_sub(heard_ms) > patience_ms => RankSeen::Gone,
+                    None => RankSeen::Unknown,
                 }
             };
-            let observed: Vec<Observed> = record.seats.iter().map(observe).collect();
-            let (mut after, counts) = settle::settle(record, &observed, &terms);
-            if after.run != record.run {
-                after.gpus = lendable.gpus(&after.seats);
+            let observed: Vec<RankSeen> = record.life.seats.iter().map(observe).collect();
+            let retries = record.spec.retries;
+            let terms = Terms { notice_ms, now_ms, elapsed_s, retries };
+            let (mut life, counts) = settle(&record.life, &observed, &terms);
+            if life.run != record.life.run {
+                life.gpus = lendable.gpus(&life.seats);
             }
-            if after.state == State::Done {
-                self.history.add(after.attained_gpu_s);
+            if life.state == State::Done {
+                self.history.add(life.attained_gpu_s);
             }
             carried.counts.add(counts);
-            carried.changes.push((record.clone(), after));
+            carried.changes.push((record.clone(), Record { life, ..record.clone() }));
         }
         self.keep(carried);
     }
 
     /// Asks what to start, resize and stop, and does it.
-    fn decide(&mut self, config: &Config, seen: &[Seen], records: &[Record], evicted: &[u64]) {
+    fn decide(
+        &mut self,
+        config: &Config,
+        seen: &[Seen],
+        records: &[Record],
+        evicted: &BTreeSet<u64>,
+    ) {
         let now_ms = self.clock.now_ms();
         let now = moment(now_ms);
         let rules = rules(config.loans.as_ref());
@@ -247,7 +276,7 @@ impl Lender {
         lendable.withhold(|seat| self.called_back.contains_key(seat));
         needs.wanted.extend(records.iter().filter(|one| evicted.contains(&one.id)).map(all_of));
         let wanted = lendable.wanted(&needs, rules.notice, now);
-        let due = |record: &&Record| record.not_before_ms.is_none_or(|at| at <= now_ms);
+        let due = |record: &&Record| record.life.not_before_ms.is_none_or(|at| at <= now_ms);
         let job = |record: &Record| world::job(config, record, rules.lease, now_ms);
         let jobs: Vec<_> = records.iter().filter(due).map(job).collect();
         let mut tenants = world::tenants(config, config.loans.as_ref(), &self.accounts);
@@ -267,8 +296,8 @@ impl Lender {
             (wait.job.0, Waits { why: wait.why.to_string(), may_start_ms })
         });
         let later = records.iter().filter(|record| !due(record)).map(|record| {
-            let may_start_ms = record.not_before_ms;
-            (record.id, Waits { why: record.reason.clone(), may_start_ms })
+            let may_start_ms = record.life.not_before_ms;
+            (record.id, Waits { why: record.life.reason.clone(), may_start_ms })
         });
         self.jobs.explain(waits.chain(later).collect());
         let notice_ms = whole_ms(rules.notice);
@@ -278,7 +307,7 @@ impl Lender {
         carry.hasten(&needs, &mut carried);
         for (_, after) in carried.changes.iter_mut().filter(|(one, _)| evicted.contains(&one.id)) {
             // Else it would be back at once.
-            after.not_before_ms = Some(now_ms + whole_ms(rules.lease));
+            after.life.not_before_ms = Some(now_ms + whole_ms(rules.lease));
         }
         self.keep(carried);
     }
@@ -304,7 +333,7 @@ impl Lender {
         let smallest = lendable.slices.iter().map(|slice| slice.share).fold(1.0, f64::min);
         for record in records {
             let used = &mut uses[world::tenant(config, &record.spec)];
-            let held = if record.seats.is_empty() { 0.0 } else { record.gpus };
+            let held = if record.life.seats.is_empty() { 0.0 } else { record.life.gpus };
             used.held += held;
             used.wants += held.max(f64::from(record.spec.slices_min) * smallest);
         }

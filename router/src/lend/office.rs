@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use config::Config;
 use policy::loan::{Fleet as Offer, admit};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
@@ -13,7 +14,6 @@ use super::{
     world::{self, Lendable, millis, moment},
 };
 use crate::{
-    config::Config,
     fleet::{LogQuestion, Unanswered},
     http::ServerState,
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},

@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use config::{Config, Loans};
 use mig::{Kind, Profile};
 use policy::{
+    fleet::SliceId,
     loan::{
         Account, Ask, Held, Job, JobId, Keep, Phase, Slice, Tenant, Wanted, has_room, slice_speed,
     },
@@ -13,9 +15,8 @@ use protocol::{GpuReport, SliceReport};
 
 use super::ledger::{Needs, Slices};
 use crate::{
-    config::{Config, Loans},
     fleet::Seen,
-    jobs::{Record, Seat, Spec, profile_compute},
+    jobs::{Record, Spec, profile_compute},
 };
 
 const MIB: u64 = 1 << 20;
@@ -27,7 +28,7 @@ pub(super) const URGENT: Duration = Duration::from_secs(1);
 /// Every slice that could be lent or is, and where it is.
 #[derive(Debug, Default)]
 pub(super) struct Lendable {
-    pub(super) seats: Vec<Seat>,
+    pub(super) seats: Vec<SliceId>,
     pub(super) slices: Vec<Slice>,
 }
 
@@ -44,16 +45,16 @@ pub(super) fn millis(moment: Moment) -> u64 {
 impl Lendable {
     /// Those of workers that run jobs; `records` are the jobs that have not ended.
     pub(super) fn new(seen: &[Seen], owners: &Slices, records: &[Record], now_ms: u64) -> Self {
-        let mut holders: BTreeMap<&Seat, Held> = BTreeMap::new();
+        let mut holders: BTreeMap<&SliceId, Held> = BTreeMap::new();
         for record in records {
-            for seat in &record.seats {
-                let stays = record.stop.as_ref().is_none_or(|stop| stop.seats.contains(seat));
-                let by = record.stop.as_ref().map_or(now_ms, |stop| stop.by_ms);
+            for seat in &record.life.seats {
+                let stays = record.life.stop.as_ref().is_none_or(|stop| stop.seats.contains(seat));
+                let by = record.life.stop.as_ref().map_or(now_ms, |stop| stop.by_ms);
                 let id = JobId(record.id);
                 let held = if stays { Held::Lent(id) } else { Held::Leaving { by: moment(by) } };
                 holders.insert(seat, held);
             }
-            let coming = record.stop.iter().flat_map(|stop| &stop.seats);
+            let coming = record.life.stop.iter().flat_map(|stop| &stop.seats);
             holders.extend(coming.map(|seat| (seat, Held::Lent(JobId(record.id)))));
         }
         let mut lendable = Self::default();
@@ -67,7 +68,7 @@ impl Lendable {
                 }
                 for slice in gpu.slices.iter().filter(|slice| slice.uuid.is_some()) {
                     let position = slice.position.clone();
-                    let seat = Seat { worker: seen.worker.clone(), gpu: gpu.index, position };
+                    let seat = SliceId { worker: seen.worker.clone(), gpu: gpu.index, position };
                     let held = match holders.get(&seat) {
                         Some(held) => *held,
                         None if owners.serves(&seat) || !slice.replicas.is_empty() => {
@@ -122,7 +123,7 @@ impl Lendable {
     }
 
     /// Keeps idle slices from being lent.
-    pub(super) fn withhold(&mut self, kept: impl Fn(&Seat) -> bool) {
+    pub(super) fn withhold(&mut self, kept: impl Fn(&SliceId) -> bool) {
         for (seat, slice) in self.seats.iter().zip(&mut self.slices) {
             if slice.held == Held::Free && kept(seat) {
                 slice.held = Held::Inference;
@@ -131,15 +132,15 @@ impl Lendable {
     }
 
     /// What `seats` are of a GPU, together.
-    pub(super) fn gpus(&self, seats: &[Seat]) -> f64 {
-        let of = |seat: &Seat| self.seats.iter().position(|other| other == seat);
+    pub(super) fn gpus(&self, seats: &[SliceId]) -> f64 {
+        let of = |seat: &SliceId| self.seats.iter().position(|other| other == seat);
         seats.iter().filter_map(of).map(|index| self.slices[index].share).sum()
     }
 
     /// What must come back, by index.
     pub(super) fn wanted(&self, needs: &Needs, notice: Duration, now: Moment) -> Vec<Wanted> {
         let wanted = needs.wanted.iter().map(|want| {
-            let at = |seat: &Seat| self.seats.iter().position(|other| other == seat);
+            let at = |seat: &SliceId| self.seats.iter().position(|other| other == seat);
             let by = now + if want.urgent { URGENT.min(notice) } else { notice };
             let slices = want.seats.iter().filter_map(at).collect();
             Wanted { slices, count: want.count, by }
@@ -225,19 +226,19 @@ pub(super) fn ask(config: &Config, spec: &Spec) -> Ask {
 /// A job as the decisions see it.
 pub(super) fn job(config: &Config, record: &Record, lease: Duration, now_ms: u64) -> Job {
     let mut ask = ask(config, &record.spec);
-    let checkpoint = record.progress.and_then(|progress| progress.checkpoint_ms);
-    let checkpoint = checkpoint.filter(|at| *at >= record.started_ms);
-    let phase = if record.state.waits() {
-        Phase::Waiting { since: moment(record.since_ms) }
-    } else if record.stop.is_some() {
+    let checkpoint = record.life.progress.and_then(|progress| progress.checkpoint_ms);
+    let checkpoint = checkpoint.filter(|at| *at >= record.life.started_ms);
+    let phase = if record.life.state.waits() {
+        Phase::Waiting { since: moment(record.life.since_ms) }
+    } else if record.life.stop.is_some() {
         Phase::Leaving
     } else {
-        let (since, lease_until) = (moment(record.started_ms), moment(now_ms) + lease);
+        let (since, lease_until) = (moment(record.life.started_ms), moment(now_ms) + lease);
         Phase::Running { since, lease_until }
     };
-    if !record.seats.is_empty() && checkpoint.is_none() {
+    if !record.life.seats.is_empty() && checkpoint.is_none() {
         // Without a checkpoint another width would be a new beginning.
-        ask.most = ask.least.max(u32::try_from(record.seats.len()).unwrap_or(u32::MAX));
+        ask.most = ask.least.max(u32::try_from(record.life.seats.len()).unwrap_or(u32::MAX));
     }
     let done = |steps: u64, step: u64| (step as f64 / steps.max(1) as f64).min(1.0);
     Job {
@@ -245,11 +246,11 @@ pub(super) fn job(config: &Config, record: &Record, lease: Duration, now_ms: u64
         ask,
         submitted: moment(record.submitted_ms),
         phase,
-        attained: record.attained_gpu_s,
-        forgiven: record.forgiven_gpu_s,
-        ran: Duration::try_from_secs_f64(record.ran_s).unwrap_or_default(),
-        progress: record.progress.and_then(|one| Some(done(one.steps?, one.step))),
+        attained: record.life.attained_gpu_s,
+        forgiven: record.life.forgiven_gpu_s,
+        ran: Duration::try_from_secs_f64(record.life.ran_s).unwrap_or_default(),
+        progress: record.life.progress.and_then(|one| Some(done(one.steps?, one.step))),
         checkpoint: checkpoint.map(moment),
-        checkpoint_takes: record.checkpoint_takes_ms.map(Duration::from_millis),
+        checkpoint_takes: record.life.checkpoint_takes_ms.map(Duration::from_millis),
     }
 }

@@ -1,14 +1,14 @@
 //! Every family of the page, in the order of [`ALL`](super::ALL).
 
 use super::{
-    BATCH_ROWS, BATCHES, BUILD, CACHE, CACHE_BYTES, Format, IN_FLIGHT, LIMIT, ModelMetrics,
-    OBJECTIVE, OLDEST, QUEUE_SECONDS, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUEST_SECONDS,
-    REQUESTS, SPANS, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet,
-    lead, loans,
+    BATCH_ROWS, BATCHES, BUILD, CACHE, CACHE_BYTES, Format, IN_FLIGHT, LIMIT, OBJECTIVE, OLDEST,
+    QUEUE_SECONDS, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUEST_SECONDS, REQUESTS, SPANS,
+    TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet, lead, loans,
     page::{Page, Sample},
     placement,
 };
 use crate::{
+    count::ModelMetrics,
     state::{ModelState, State},
     trace::SpanTotals,
 };

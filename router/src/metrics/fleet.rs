@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::{
-    Histogram, Kind, ModelMetrics, Scale, Spec, Unit,
+    Kind, Spec, Unit,
     page::{Page, Sample},
     spec,
 };
 use crate::{
+    count::{Histogram, ModelMetrics, Scale},
     place::DrainPhase,
     state::{GpuState, Memory, Presence, SliceState, State},
 };

@@ -1,6 +1,7 @@
 //! The page a scraper reads, in the format it asked for.
 
-use super::{Histogram, Spec, protobuf, text};
+use super::{Spec, protobuf, text};
+use crate::count::Histogram;
 
 /// A format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 //! The numbers are the field numbers of client_model's `metrics.proto`.
 
 use super::{
-    Kind, Reading, Spec,
-    histogram::SCHEMA,
+    Kind, Spec,
     page::{Sample, Value},
 };
+use crate::count::{Reading, SCHEMA};
 
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
@@ -126,7 +126,10 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Histogram, Scale, Unit};
+    use crate::{
+        count::{Histogram, Scale},
+        metrics::Unit,
+    };
 
     /// As `protoc --decode` reads them: fields in order, numbers or bytes.
     fn fields(mut bytes: &[u8]) -> Vec<(u64, Field)> {

@@ -87,7 +87,10 @@ fn number(out: &mut Vec<u8>, value: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Histogram, Scale, Unit};
+    use crate::{
+        count::{Histogram, Scale},
+        metrics::Unit,
+    };
 
     const SPEC: Spec = Spec {
         name: "a_seconds",

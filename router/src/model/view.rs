@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cache, dispatch, metrics::Totals, recent::RecentView};
+use crate::{
+    cache,
+    count::{Totals, recent::RecentView},
+    dispatch,
+};
 
 /// One model, for whoever looks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

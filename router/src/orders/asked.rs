@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::OrderError;
-use crate::jobs::Seat;
+use policy::fleet::SliceId;
 
 /// The longest name an operator may give.
 const LONGEST_NAME: usize = 64;
@@ -43,7 +43,7 @@ pub enum Order {
         /// Its model.
         model: String,
         /// Where it is pinned.
-        at: Seat,
+        at: SliceId,
         /// Who wants it.
         by: String,
     },
@@ -60,7 +60,7 @@ pub struct PinAsked {
     /// The slice's position.
     pub position: String,
     /// A place that its model shall leave for it.
-    pub from: Option<Seat>,
+    pub from: Option<SliceId>,
     /// Who wants it.
     pub by: Option<String>,
     /// Whether it shall be done, rather than only be looked at.
@@ -123,15 +123,15 @@ impl Order {
         let (Some(worker), Some(gpu), Some(position)) = (worker, gpu, position) else {
             return Err(invalid("give worker, gpu and position of the pin".to_owned()));
         };
-        Ok(Self::Unpin { model, at: Seat { worker, gpu, position }, by: named(by, who)? })
+        Ok(Self::Unpin { model, at: SliceId { worker, gpu, position }, by: named(by, who)? })
     }
 }
 
 impl PinAsked {
     /// Where.
-    pub fn at(&self) -> Seat {
+    pub fn at(&self) -> SliceId {
         let Self { worker, gpu, position, .. } = self;
-        Seat { worker: worker.clone(), gpu: *gpu, position: position.clone() }
+        SliceId { worker: worker.clone(), gpu: *gpu, position: position.clone() }
     }
 }
 

@@ -10,7 +10,9 @@ mod error;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
+use config::Objective;
 use parking_lot::Mutex;
+use policy::fleet::SliceId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
@@ -19,11 +21,7 @@ pub use self::{
     asked::{Order, PinAsked},
     error::OrderError,
 };
-use crate::{
-    config::Objective,
-    jobs::Seat,
-    lead::{KeepError, Keeping, SharedRecords},
-};
+use crate::lead::{KeepError, Keeping, SharedRecords};
 
 /// The file in the state directory.
 const FILE: &str = "orders.log";
@@ -81,9 +79,9 @@ pub struct Pin {
     /// Its model.
     pub model: String,
     /// Where it shall be.
-    pub at: Seat,
+    pub at: SliceId,
     /// Where its model shall leave for it, until it has.
-    pub from: Option<Seat>,
+    pub from: Option<SliceId>,
     /// Who wants it.
     pub by: String,
     /// Since when, in milliseconds since 1970.
@@ -196,7 +194,7 @@ impl Orders {
     }
 
     /// Forgets a pin. Writes to the disk.
-    pub fn unpin(&self, model: &str, at: &Seat) -> Result<(), KeepError> {
+    pub fn unpin(&self, model: &str, at: &SliceId) -> Result<(), KeepError> {
         self.change(|standing| {
             let meant = |one: &mut Pin| one.model == model && one.at == *at;
             let gone = standing.pins.extract_if(.., meant);
@@ -262,7 +260,7 @@ impl Standing {
     }
 
     /// The pin of a model at a place.
-    pub fn pin(&self, model: &str, at: &Seat) -> Option<&Pin> {
+    pub fn pin(&self, model: &str, at: &SliceId) -> Option<&Pin> {
         self.pins.iter().find(|pin| pin.model == model && pin.at == *at)
     }
 }
@@ -276,7 +274,7 @@ fn known<T: DeserializeOwned>(key: &str, value: &Value) -> Option<T> {
 }
 
 fn key(pin: &Pin) -> String {
-    let Seat { worker, gpu, position } = &pin.at;
+    let SliceId { worker, gpu, position } = &pin.at;
     format!("{PIN}{}/{worker}/{gpu}/{position}", pin.model)
 }
 

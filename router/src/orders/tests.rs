@@ -24,8 +24,8 @@ impl Drop for Folder {
     }
 }
 
-fn seat(gpu: u32) -> Seat {
-    Seat { worker: "east".to_owned(), gpu, position: "3g.40gb@0".to_owned() }
+fn seat(gpu: u32) -> SliceId {
+    SliceId { worker: "east".to_owned(), gpu, position: "3g.40gb@0".to_owned() }
 }
 
 fn pin(gpu: u32, from: Option<u32>) -> Pin {
@@ -82,7 +82,7 @@ fn an_operator_may_give_a_name_and_nothing_that_breaks_a_line() {
     }
     let query = "worker=east&gpu=1&position=3g.40gb%400&by=Ada+L.";
     let order = Order::unpin("digits".to_owned(), query, None).unwrap();
-    let at = Seat { gpu: 1, ..seat(0) };
+    let at = SliceId { gpu: 1, ..seat(0) };
     assert_eq!(order, Order::Unpin { model: "digits".to_owned(), at, by: "Ada L.".to_owned() });
     let refused = Order::unpin("digits".to_owned(), "worker=east&gpu=one", None).unwrap_err();
     assert_eq!(refused.to_string(), "gpu is \"one\"; give its index");

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use config::Config;
 use policy::place::{Action, Decision, State};
 use protocol::{Desired, DesiredGpu, DesiredReplica, DesiredSlice};
 
 use super::{Placer, assigned::Assigned, groups::Group, world::World};
 use crate::{
-    config::Config,
     fleet::{Fleet, Seen},
     http::backend::Backend,
     lend::Slices,

@@ -7,7 +7,7 @@ use policy::{
     moment::Moment,
 };
 
-use crate::{config, http::backend::Served, lead::Load, learned::Asked, model::Model};
+use crate::{http::backend::Served, lead::Load, learned::Asked, model::Model};
 
 /// How often counts are taken.
 const EVERY: Duration = Duration::from_secs(1);

@@ -1,12 +1,12 @@
 //! Whether a configuration's models fit on its own GPUs, as far as the file alone can tell.
 
+use config::{Config, Worker};
 use policy::{
     place::{Gpu, Slice, Snapshot, Target, place},
     plan::Rules,
 };
 
 use super::{Placer, WORK};
-use crate::config::{self, Config, Worker};
 
 /// Places every model's least replicas on the GPUs of the file, or says which has no room.
 ///

@@ -1,17 +1,17 @@
 //! What orders would lead to, and how far they are.
 
 use mig::Position;
-use policy::place::{self, Snapshot, obstacle};
+use policy::{
+    fleet::SliceId,
+    place::{self, Snapshot, obstacle},
+};
 
 use super::{
     ordered::{self, DrainPhase, DrainState, PinPhase, PinState},
     outlook::{self, Consequence},
     told::{From, Planned},
 };
-use crate::{
-    jobs::Seat,
-    orders::{self, OrderError, Standing},
-};
+use crate::orders::{self, OrderError, Standing};
 
 /// Said of an order between its coming and the next decision.
 const UNSEEN: &str = "the planner has not looked yet";
@@ -102,8 +102,8 @@ impl From {
         Ok(place::Pin { model, gpu, position, from, by: pin.by.clone() })
     }
 
-    fn place(&self, seat: &Seat) -> Result<(usize, Position), OrderError> {
-        let Seat { worker, gpu, position } = seat;
+    fn place(&self, seat: &SliceId) -> Result<(usize, Position), OrderError> {
+        let SliceId { worker, gpu, position } = seat;
         let none = || conflict(format!("{worker} has no gpu{gpu} that anything can be put on"));
         let index = self.gpus.iter().position(|(on, index)| on == worker && index == gpu);
         let index = index.ok_or_else(none)?;

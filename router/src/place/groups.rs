@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use config::Config;
 use policy::place::{Replica, State};
 
 use super::{Placer, assigned::Assigned, world::World};
-use crate::{config::Config, fleet::Seen};
+use crate::fleet::Seen;
 
 /// A replica and where it is.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use policy::plan::{Measured, Row};
 use protocol::{ReplicaState, Report, WarmPoint};
 
-use crate::{config, learned::Warmups};
+use crate::learned::Warmups;
 
 /// No batch takes longer, nor has more rows, whatever a file says.
 const SANE_S: f64 = 86_400.0;

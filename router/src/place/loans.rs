@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use config::Config;
 use policy::{
+    fleet::SliceId,
     loan::has_room,
     place::{Decision, Snapshot, Target, room},
 };
 
 use super::{Placer, world::World};
 use crate::{
-    config::Config,
-    jobs::{Record, Seat, profile_compute},
+    jobs::{Record, profile_compute},
     lend::{Needs, Wanted, memory_mib},
     registry::Registry,
 };
@@ -22,10 +23,10 @@ const SMALLEST: u8 = 1;
 
 impl Placer {
     /// The slices that have replicas, or shall, or shall vanish.
-    pub(super) fn served(&self, world: &World) -> BTreeSet<Seat> {
+    pub(super) fn served(&self, world: &World) -> BTreeSet<SliceId> {
         let mut served = world.vanishing();
         for (worker, assignment) in &self.assignments {
-            served.extend(assignment.replicas.iter().map(|one| Seat {
+            served.extend(assignment.replicas.iter().map(|one| SliceId {
                 worker: worker.clone(),
                 gpu: one.gpu,
                 position: one.position.clone(),
@@ -48,7 +49,7 @@ impl Placer {
         let waiting = registry.jobs().unfinished();
         let mut taken = BTreeSet::new();
         let mut after = snapshot.clone();
-        for record in waiting.iter().filter(|record| record.state.waits()) {
+        for record in waiting.iter().filter(|record| record.life.state.waits()) {
             let free = self.free(world, record, &mut taken);
             if free >= record.spec.slices_min {
                 continue;
@@ -86,7 +87,7 @@ impl Placer {
     }
 
     /// How many slices there are for a job that nobody has, or has been found for before.
-    fn free(&self, world: &World, record: &Record, taken: &mut BTreeSet<Seat>) -> u32 {
+    fn free(&self, world: &World, record: &Record, taken: &mut BTreeSet<SliceId>) -> u32 {
         let served = self.served(world);
         let asks = record.spec.profile.as_deref().and_then(profile_compute).unwrap_or(SMALLEST);
         let mut free = 0;

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use config::{Config, Engine};
 use policy::{demand::Day, interference::Corrected, moment::Moment};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Placer;
 use crate::{
-    config::{self, Config, Engine},
     learned::{Beside, Learned, Memory, OfModel},
     registry::Registry,
 };

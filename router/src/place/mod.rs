@@ -29,6 +29,7 @@ use std::{
     time::Duration,
 };
 
+use config::Config;
 use policy::{
     demand::{Forecast, Why},
     interference::Load,
@@ -54,7 +55,6 @@ pub use self::{
     told::{Move, Moved, PlanState, Planned, PlannedModel, PlannedReplica, Told},
 };
 use crate::{
-    config::Config,
     fleet::{Fleet, Seen},
     http::{ServerState, backend::Backend},
     learned::Learned,
@@ -279,7 +279,7 @@ impl Placer {
 
     /// The models, without a demand yet.
     fn models(&self, config: &Config) -> Vec<plan::Model> {
-        let model = |(index, model): (usize, &crate::config::Model)| plan::Model {
+        let model = |(index, model): (usize, &config::Model)| plan::Model {
             name: model.name.clone(),
             demand_rps: 0.0,
             slo_ms: model.slo.as_secs_f64() * 1e3,

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use config::Config;
 use mig::{Kind, Position};
-use policy::place::{self, Decision, Placed, Snapshot, State, obstacle};
+use policy::{
+    fleet::SliceId,
+    place::{self, Decision, Placed, Snapshot, State, obstacle},
+};
 use protocol::WHOLE;
 use serde::{Deserialize, Serialize};
 
 use super::{Placer, groups::Group, world::World};
 use crate::{
-    config::Config,
-    jobs::Seat,
     lend::Slices,
     orders::{self, Orders, Standing},
 };
@@ -53,9 +55,9 @@ pub struct PinState {
     pub model: String,
     /// Where it shall be.
     #[serde(flatten)]
-    pub at: Seat,
+    pub at: SliceId,
     /// Where its model shall leave for it, until it has.
-    pub from: Option<Seat>,
+    pub from: Option<SliceId>,
     /// Who wants it.
     pub by: String,
     /// Since when, in milliseconds since 1970.
@@ -110,7 +112,7 @@ pub(super) fn position(kind: &'static Kind, text: &str) -> Option<Position> {
     if text == WHOLE { Some(kind.whole()) } else { kind.position(text).ok() }
 }
 
-fn place_of(world: &World, seat: &Seat) -> Option<(usize, Position)> {
+fn place_of(world: &World, seat: &SliceId) -> Option<(usize, Position)> {
     let gpu = world.site(&seat.worker, seat.gpu)?;
     Some((gpu, position(world.sites[gpu].kind, &seat.position)?))
 }

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use protocol::{Engine, ModelSpec, Server, Shapes, TensorShape};
 
-use crate::config;
-
 /// The least time a server gets for a batch before it is taken to hang. One that is merely late
 /// must not be ended for it, so it gets twice the objective where that is longer.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use config::Config;
 use parking_lot::Mutex;
 use policy::{
     demand::Forecast,
@@ -15,7 +16,7 @@ use super::{
     outlook::{self, Outlook},
     world::{GpuKey, World},
 };
-use crate::{config::Config, replay};
+use crate::replay;
 
 /// Moves that are remembered.
 const REMEMBERED: usize = 100;

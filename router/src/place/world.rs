@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use config::Config;
 use mig::{Kind, Position};
+use policy::fleet::SliceId;
 use protocol::{GpuReport, ModelSpec, SliceReport, WHOLE};
 
 use super::spec;
 use crate::{
-    config::Config,
     fleet::{Seen, labelled},
-    jobs::Seat,
     lend::Slices,
 };
 
@@ -116,10 +116,10 @@ impl World {
     }
 
     /// Slices that are still there and shall not be.
-    pub(super) fn vanishing(&self) -> BTreeSet<Seat> {
+    pub(super) fn vanishing(&self) -> BTreeSet<SliceId> {
         let seats = self.sites.iter().flat_map(|site| {
             let (worker, gpu) = site.key.clone();
-            site.vanishing.iter().map(move |position| Seat {
+            site.vanishing.iter().map(move |position| SliceId {
                 worker: worker.clone(),
                 gpu,
                 position: position.clone(),
@@ -143,9 +143,9 @@ impl Site {
     }
 
     /// Where one of its slices is, as jobs say it.
-    pub(super) fn seat(&self, spot: &Spot) -> Seat {
+    pub(super) fn seat(&self, spot: &Spot) -> SliceId {
         let (worker, gpu) = self.key.clone();
-        Seat { worker, gpu, position: spot.text.clone() }
+        SliceId { worker, gpu, position: spot.text.clone() }
     }
 
     /// Finds which slices jobs have: those that are lent, and those on which a rank still runs.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use config::Tracing;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
@@ -18,7 +19,7 @@ use tokio::{
 };
 
 use super::{Span, SpanMetrics, otlp};
-use crate::{config::Tracing, state::Build};
+use crate::state::Build;
 
 /// Spans in one request, at most, and how long they wait for company.
 const MOST: usize = 512;

@@ -20,6 +20,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use config::Tracing;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub use self::{
     context::{Parent, TRACE_RESPONSE},
     spans::{BatchSpan, BatchSpanEnd, RequestSpan, Span, Traced},
 };
-use crate::{config::Tracing, state::Build};
+use crate::state::Build;
 
 /// Spans that may wait for the collector; more are dropped, and counted.
 const QUEUE: usize = 8_192;

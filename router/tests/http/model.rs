@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
+use config::Class;
 use oip::{Datatype, Signature, TensorSpec, model::ModelStats};
 use parking_lot::Mutex;
 use router::{
-    config::Class,
     error::InferError,
     http::backend::{Answer, Availability, Backend, Check, Job, Served},
 };

@@ -6,13 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use config::Class;
 use flate2::{
     Compression,
     read::{GzDecoder, ZlibDecoder},
     write::{GzEncoder, ZlibEncoder},
 };
 use http::Method;
-use router::config::Class;
 use serde_json::json;
 
 use crate::{

@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
+use config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant};
 use router::{
     admin::{self, Admin, Hooks},
     auth::Access,
-    config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant},
     drain::{Drain, Ended, Times},
     http::{self, ServerState, backend::Backend},
     orders::{Order, OrderError},

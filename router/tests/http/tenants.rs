@@ -1,6 +1,6 @@
 //! Who may call, and how often.
 
-use router::config::{Key, KeyHash, Scope, Tenant};
+use config::{Key, KeyHash, Scope, Tenant};
 
 use crate::{
     client::{INFER, numbers},

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use config::Model as Settings;
 use futures_util::future::poll_immediate;
-use router::{config::Model as Settings, http::backend::Served};
+use router::http::backend::Served;
 
 use crate::stack::{Stack, job, replica, settings};
 

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use config::{Class, Model as Settings};
 use oip::{Datatype, Tensor};
 use protocol::{
     FromWorker, GpuReport, JOIN_VERSION, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report,
@@ -11,7 +12,6 @@ use protocol::{
 };
 use router::{
     clock::Clock,
-    config::{Class, Model as Settings},
     fleet::{Fleet, Trust, welcome},
     http::backend::Job,
     lead::Standing,

@@ -12,11 +12,8 @@ use std::{
     time::Duration,
 };
 
-use router::{
-    config::{Batching, Model as Settings},
-    error::InferError,
-    http::backend::Served,
-};
+use config::{Batching, Model as Settings};
+use router::{error::InferError, http::backend::Served};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},

@@ -11,7 +11,6 @@ use std::{
 use protocol::{Desired, Mode, Report, ToWorker, WHOLE};
 use router::{
     auth::Access,
-    config,
     dispatch::Dispatcher,
     fleet::Fleet,
     http::{ServerState, backend::Backend},

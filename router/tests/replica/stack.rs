@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use config::{Batching, Class, Engine, Model as Settings, Replicas};
 use oip::{Datatype, Signature, Tensor, TensorSpec};
 use protocol::{
     Answer, Batch, Facts, FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
@@ -10,10 +11,9 @@ use protocol::{
 };
 use router::{
     clock::Clock,
-    config::{Batching, Class, Engine, Model as Settings, Replicas},
+    count::{Lookups, Totals},
     dispatch::{Process, Replica},
     http::backend::Job,
-    metrics::{Lookups, Totals},
     model::Model,
     transport::{self, Hello, Link},
 };

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
+use config::{Batching, Model as Settings};
 use futures_util::future::{join_all, poll_immediate};
-use router::{
-    config::{Batching, Model as Settings},
-    http::backend::Served,
-};
+use router::http::backend::Served;
 
 use crate::stack::{Stack, job, settings};
 

@@ -2,12 +2,9 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use config::{Batching, Model as Settings};
 use futures_util::future::poll_immediate;
-use router::{
-    config::{Batching, Model as Settings},
-    dispatch::Process,
-    http::backend::Served,
-};
+use router::{dispatch::Process, http::backend::Served};
 
 use crate::stack::{Stack, job, settings};
 

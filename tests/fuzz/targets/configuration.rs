@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use router::config::{self, Environment, Source};
+use config::{Environment, Source};
 
 pub(super) fn run(input: &[u8]) {
     let Some(text) = super::text(input) else { return };
@@ -31,7 +31,7 @@ pub(super) fn run(input: &[u8]) {
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = super::files("configs", ".toml");
-    seeds.extend(super::files("router/src/config/testdata", ".toml"));
+    seeds.extend(super::files("router/config/src/testdata", ".toml"));
     seeds.extend(super::files("tests/clients", ".toml"));
     seeds
 }

@@ -7,7 +7,7 @@ pub(super) fn run(input: &[u8]) {
     if text.contains("/dev") || text.contains("/proc") {
         return;
     }
-    let read = router::planfile::parse(Path::new("plan.toml"), text, Path::new("/nonexistent"));
+    let read = config::planfile::parse(Path::new("plan.toml"), text, Path::new("/nonexistent"));
     if let Err(problems) = read {
         assert!(problems.iter().next().is_some());
         assert!(!problems.to_string().is_empty());

@@ -224,6 +224,19 @@ pub enum Act {
     },
 }
 
+impl Act {
+    /// Whom it is about.
+    pub fn job(&self) -> JobId {
+        match self {
+            Self::Start { job, .. }
+            | Self::Renew { job, .. }
+            | Self::Grow { job, .. }
+            | Self::Shrink { job, .. }
+            | Self::Stop { job, .. } => *job,
+        }
+    }
+}
+
 /// What to do, and why nothing is done for the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decisions {

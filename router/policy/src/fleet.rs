@@ -1,0 +1,181 @@
+//! Names for the parts of a fleet, and what the two planes say to each other about them.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// The name of the worker in the router's own process.
+pub const LOCAL: &str = "local";
+
+/// A slice: `WORKER/gpuINDEX/POSITION`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SliceId {
+    /// The worker.
+    pub worker: String,
+    /// The GPU's index there.
+    pub gpu: u32,
+    /// The slice's position, as the worker calls it.
+    pub position: String,
+}
+
+/// A GPU of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GpuId {
+    /// The worker.
+    pub worker: String,
+    /// The GPU's index there.
+    pub gpu: u32,
+}
+
+/// One process of a replica.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ReplicaId {
+    /// The worker.
+    pub worker: String,
+    /// The process's number there.
+    pub replica: u32,
+}
+
+/// What metrics and people call a slice: `gpu0:3g.40gb@4`, with the worker in front unless local.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SliceName(pub String);
+
+/// The connection to one process of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// It cannot be sent batches yet, or for the moment.
+    Connecting,
+    /// It can be sent batches once it is admitted.
+    Connected,
+    /// It is sent batches.
+    InRotation {
+        /// Whether it has any now.
+        busy: bool,
+    },
+    /// It gets no more batches.
+    Draining {
+        /// Whether it still has some.
+        busy: bool,
+    },
+}
+
+/// What clients of a model without replicas are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// Why it has none.
+    pub absent: Absent,
+    /// How long a replica takes to load, as far as is known.
+    pub loads_in: Duration,
+}
+
+/// Why a model has no replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// They are being loaded.
+    Loading,
+    /// It is scaled to zero until the next request.
+    Asleep,
+    /// They cannot be had.
+    Failed {
+        /// For people.
+        why: String,
+        /// Whether waiting may help.
+        returns: bool,
+    },
+}
+
+/// A model's requests since a router started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Requests that asked for capacity.
+    pub arrived: u64,
+    /// Of those, the ones that did not get it in time.
+    pub late: u64,
+    /// Requests that count for the objective.
+    pub eligible: u64,
+    /// Of those, the ones within it.
+    pub within: u64,
+    /// Requests that wait now.
+    pub waiting: u64,
+    /// Rows of an average request. At least 1.
+    pub rows_per_request: f64,
+    /// By slice, how many times as long as measured batches take there.
+    pub slowdown: BTreeMap<SliceName, f64>,
+}
+
+impl SliceId {
+    /// The GPU it is a part of.
+    pub fn gpu_id(&self) -> GpuId {
+        GpuId { worker: self.worker.clone(), gpu: self.gpu }
+    }
+}
+
+impl GpuId {
+    /// The slice of this GPU at `position`.
+    pub fn slice(&self, position: impl Into<String>) -> SliceId {
+        SliceId { worker: self.worker.clone(), gpu: self.gpu, position: position.into() }
+    }
+}
+
+impl SliceName {
+    /// The name of what `worker` calls `label`.
+    pub fn of(worker: &str, label: &str) -> Self {
+        Self(if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") })
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SliceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { worker, gpu, position } = self;
+        write!(f, "{worker}/gpu{gpu}/{position}")
+    }
+}
+
+impl fmt::Display for GpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/gpu{}", self.worker, self.gpu)
+    }
+}
+
+impl fmt::Display for SliceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Link {
+    /// Whether it can be sent batches now, or could if it were admitted.
+    pub fn is_connected(self) -> bool {
+        match self {
+            Self::Connecting => false,
+            Self::Connected | Self::InRotation { .. } | Self::Draining { .. } => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_stored_by_worker_gpu_and_position() {
+        let text = r#"{"worker":"w","gpu":1,"position":"3g.40gb@4"}"#;
+        let slice = GpuId { worker: "w".into(), gpu: 1 }.slice("3g.40gb@4");
+        assert_eq!(serde_json::to_string(&slice).unwrap(), text);
+        assert_eq!(serde_json::from_str::<SliceId>(text).unwrap(), slice);
+    }
+
+    #[test]
+    fn names_of_local_slices_leave_out_the_worker() {
+        assert_eq!(SliceName::of(LOCAL, "gpu0:whole").as_str(), "gpu0:whole");
+        assert_eq!(SliceName::of("w", "gpu0:whole").as_str(), "w:gpu0:whole");
+        let gpu = GpuId { worker: "w".into(), gpu: 2 };
+        assert_eq!(gpu.slice("whole").to_string(), "w/gpu2/whole");
+    }
+}

@@ -1,0 +1,99 @@
+//! How fast models are: their measured profiles, or what their warm-ups showed.
+
+use std::collections::BTreeMap;
+
+use super::{ModelTerms, SeenWorker};
+use crate::plan::{Measured, Row};
+
+/// No batch takes longer, nor has more rows, whatever a file says.
+const SANE_S: f64 = 86_400.0;
+const SANE_ROWS: u32 = 1 << 20;
+
+/// By profile, rows per batch and their seconds.
+type Profiles = BTreeMap<String, Vec<(u32, f64)>>;
+
+/// How fast a model was on slices of one kind of GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptSpeeds {
+    /// The kind; absent, one that is not in the MIG table.
+    pub kind: Option<String>,
+    /// By profile, rows per batch and their seconds.
+    pub profiles: Profiles,
+}
+
+/// Warm-ups that were seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Speeds {
+    /// By model and kind of GPU.
+    seen: BTreeMap<(String, Option<String>), Profiles>,
+    count: u64,
+}
+
+impl Speeds {
+    /// Learns from what a worker reports.
+    pub(super) fn learn(&mut self, worker: &SeenWorker) {
+        for gpu in &worker.gpus {
+            for slice in &gpu.slices {
+                for one in slice.replicas.iter().filter(|one| !one.warmup.is_empty()) {
+                    let kind = gpu.kind.map(|kind| kind.name.clone());
+                    let profiles = self.seen.entry((one.model.clone(), kind)).or_default();
+                    if profiles.get(&slice.profile) != Some(&one.warmup) {
+                        profiles.insert(slice.profile.clone(), one.warmup.clone());
+                        self.count += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// How often something new was learned.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// What is worth keeping of a model, by kind.
+    pub(super) fn kept(&self, model: &str) -> Vec<KeptSpeeds> {
+        let mine = self.seen.iter().filter(|((name, _), _)| name == model);
+        mine.map(|((_, kind), profiles)| KeptSpeeds {
+            kind: kind.clone(),
+            profiles: profiles.clone(),
+        })
+        .collect()
+    }
+
+    /// Takes up what was kept of a model.
+    pub(super) fn recall(&mut self, model: &str, kept: &[KeptSpeeds]) {
+        let sane = |(rows, seconds): &(u32, f64)| {
+            (1..=SANE_ROWS).contains(rows) && *seconds > 0.0 && *seconds < SANE_S
+        };
+        for KeptSpeeds { kind, profiles } in kept {
+            let sane = profiles.iter().filter(|(_, points)| points.iter().all(sane));
+            let profiles = sane.map(|(profile, points)| (profile.clone(), points.clone()));
+            let known = self.seen.entry((model.to_owned(), kind.clone())).or_default();
+            known.extend(profiles);
+        }
+    }
+
+    /// What was measured of a model. Nothing, if it was neither measured nor run.
+    pub(super) fn of(&self, model: &ModelTerms) -> Vec<Measured> {
+        if !model.measured.is_empty() {
+            return vec![Measured { kind: None, rows: model.measured.clone() }];
+        }
+        let mine = self.seen.iter().filter(|((name, _), _)| *name == model.name);
+        mine.map(|((_, kind), profiles)| Measured { kind: kind.clone(), rows: rows(profiles) })
+            .collect()
+    }
+}
+
+fn rows(profiles: &Profiles) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (profile, points) in profiles {
+        rows.extend(points.iter().map(|(batch, seconds)| Row {
+            profile: profile.clone(),
+            batch: *batch,
+            processes: 1,
+            throughput_rps: f64::from(*batch) / seconds,
+        }));
+    }
+    rows
+}

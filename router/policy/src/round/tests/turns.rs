@@ -1,0 +1,167 @@
+//! What single rounds decide.
+
+use super::*;
+use crate::{fleet::Absent, job::State};
+
+#[test]
+fn a_new_model_is_placed_cut_for_loaded_and_admitted() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    assert_eq!(bench.serving("m"), 1);
+    let link = bench.world.links.values().next().unwrap();
+    assert_eq!(*link, Link::InRotation { busy: false });
+    assert_eq!(bench.last.unwrap().advice["m"].absent, Absent::Loading);
+}
+
+#[test]
+fn a_plan_is_made_only_when_something_changed() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    assert!(!bench.round(20).planned, "nothing changed");
+    bench.change_model(0, |model| model.replicas_min = 2);
+    bench.world.rested = false;
+    let tired = bench.round(20);
+    assert!(!tired.planned && tired.plan_due);
+    bench.world.rested = true;
+    assert!(bench.round(20).planned);
+}
+
+#[test]
+fn a_job_starts_on_a_slice_cut_for_it_and_beside_a_replica() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    bench.world.jobs.push(job(7, 1, 1, bench.now_ms));
+    bench.settle();
+    assert_eq!(bench.life(7).state, State::Running);
+    assert_eq!(bench.serving("m"), 1);
+}
+
+#[test]
+fn a_slice_that_inference_needs_is_called_back_in_the_round_that_sees_it() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    bench.world.jobs.push(job(7, 1, 1, bench.now_ms));
+    bench.settle();
+    bench.world.drained.insert("w0".to_owned());
+    let round = bench.round(20);
+    assert!(round.calls_back());
+    assert!(round.progress.holds["w0"].iter().any(|line| line.starts_with("job 7 on gpu0")));
+    assert_eq!(bench.life(7).state, State::Noticed);
+    let told = &bench.told["w0"].gpus[0].slices;
+    let stops: Vec<_> = told.iter().filter_map(|one| one.rank.as_ref()?.stop_notice_ms).collect();
+    assert_eq!(stops, [2_000]);
+    bench.round(20);
+    assert_eq!(bench.life(7).state, State::Preempted);
+    bench.settle();
+    assert!(bench.last.unwrap().progress.holds["w0"].is_empty());
+}
+
+#[test]
+fn nothing_is_told_of_jobs_that_could_not_be_committed() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    bench.world.jobs.push(job(7, 1, 1, bench.now_ms));
+    bench.commits = false;
+    bench.change_model(0, |model| model.replicas_min = 2);
+    bench.settle();
+    let ranks = bench.told.values().flat_map(|told| &told.gpus).flat_map(|gpu| &gpu.slices);
+    assert_eq!(ranks.filter(|slice| slice.rank.is_some()).count(), 0);
+    assert_eq!(bench.serving("m"), 2, "placement goes on");
+    bench.commits = true;
+    bench.settle();
+    assert_eq!(bench.life(7).state, State::Running);
+}
+
+#[test]
+fn another_revision_is_admitted_once_the_earlier_one_leaves() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    let digests = |bench: &Bench| -> Vec<u64> {
+        bench.memory.place.asked()["w0"].iter().map(|one| one.digest).collect()
+    };
+    assert_eq!(digests(&bench), [1]);
+    bench.change_model(0, |model| {
+        model.editions.values_mut().for_each(|one| *one = edition(2));
+    });
+    let mut both = false;
+    for _ in 0..20 {
+        bench.round(100);
+        both |= digests(&bench).len() == 2;
+        let asked = &bench.memory.place.asked()["w0"];
+        let earlier = asked.iter().any(|one| one.digest == 1 && !one.leaving);
+        let later = asked.iter().any(|one| one.digest == 2 && one.serves);
+        assert!(!earlier || !later, "one revision at a time");
+    }
+    assert!(both, "the successor is loaded before the other goes");
+    assert_eq!(digests(&bench), [2]);
+}
+
+#[test]
+fn a_revision_with_a_smaller_batch_keeps_its_replicas() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    bench.change_model(0, |model| {
+        let smaller = Edition { digest: 2, without_max_batch: 1, max_batch: 2 };
+        model.editions.values_mut().for_each(|one| *one = smaller);
+    });
+    bench.settle();
+    assert_eq!(bench.memory.place.asked()["w0"][0].digest, 1);
+}
+
+#[test]
+fn a_replica_with_batches_is_drained_before_it_goes() {
+    let mut bench = Bench::new(2, &["m"]);
+    bench.settle();
+    let id = bench.world.links.keys().next().unwrap().clone();
+    bench.world.drained.insert(id.worker.clone());
+    for _ in 0..20 {
+        if bench.round(100).drain.contains(&id) {
+            break;
+        }
+    }
+    let link = bench.world.links.get_mut(&id).expect("it is still there");
+    *link = Link::Draining { busy: true };
+    bench.round(100);
+    assert!(bench.memory.place.asked()[&id.worker].iter().any(|one| one.id == id.replica));
+    bench.world.links.insert(id.clone(), Link::Draining { busy: false });
+    bench.round(100);
+    assert!(bench.memory.place.asked()[&id.worker].is_empty());
+}
+
+#[test]
+fn a_model_that_nobody_asks_is_scaled_to_zero_and_says_so() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.change_model(0, |model| model.replicas_min = 0);
+    bench.world.rules.idle = Duration::from_secs(20);
+    bench.settle();
+    bench.settle();
+    assert_eq!(bench.serving("m"), 0);
+    assert_eq!(bench.last.unwrap().advice["m"].absent, Absent::Asleep);
+}
+
+#[test]
+fn replicas_found_running_are_taken_over() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    bench.memory = Memory::new(bench.world.now, BTreeMap::new());
+    let round = bench.round(100);
+    assert!(round.events.is_empty(), "{:?}", round.events);
+    assert_eq!(bench.serving("m"), 1);
+}
+
+#[test]
+fn a_moved_pin_is_told_once_its_model_has_left() {
+    let mut bench = Bench::new(2, &["m"]);
+    bench.settle();
+    let from = bench.memory.place.asked().values().flatten().next().unwrap().slice.clone();
+    let other = if from.worker == "w0" { "w1" } else { "w0" };
+    let at = SliceId { worker: other.to_owned(), ..from.clone() };
+    let pin =
+        PinOrder { model: "m".to_owned(), at: at.clone(), from: Some(from), by: String::new() };
+    bench.world.pins = vec![pin.clone()];
+    let moved = (0..30).any(|_| bench.round(100).moved_pins == [pin.clone()]);
+    assert!(moved);
+    let asked = bench.memory.place.asked();
+    assert!(asked[other].iter().any(|one| one.slice == at));
+    assert_eq!(bench.last.unwrap().progress.pins, [PinProgress::Held]);
+}

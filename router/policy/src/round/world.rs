@@ -1,0 +1,300 @@
+//! What a round reads: values only, no handles and no locks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use mig::Kind;
+
+use crate::{
+    fleet::{Link, ReplicaId, SliceId, Traffic},
+    job::{Life, Rank},
+    loan::{self, Loaning, order},
+    moment::Moment,
+    plan,
+};
+
+/// Everything a round decides from, beside what it remembers.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The present, since 1970, of a clock that never jumps.
+    pub now: Moment,
+    /// Whether the planner has rested since its last plan; it plans only then.
+    pub rested: bool,
+    /// The models in force.
+    pub models: Arc<[ModelTerms]>,
+    /// By model, the requests of all routers together.
+    pub traffic: BTreeMap<String, Traffic>,
+    /// The workers that are not gone.
+    pub workers: Vec<SeenWorker>,
+    /// The connections to replicas.
+    pub links: BTreeMap<ReplicaId, Link>,
+    /// The jobs that have not ended, as committed.
+    pub jobs: Vec<TrainingJob>,
+    /// Those who submit jobs; the last is for jobs of nobody.
+    pub tenants: Vec<TenantTerms>,
+    /// Workers that an operator drains.
+    pub drained: BTreeSet<String>,
+    /// Replicas that an operator has pinned, the oldest order first.
+    pub pins: Vec<PinOrder>,
+    /// What is allowed.
+    pub rules: RoundRules,
+}
+
+/// A model as its operator wants it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelTerms {
+    /// Its name.
+    pub name: String,
+    /// Time from arrival to response.
+    pub slo: Duration,
+    /// The share of requests that must be within it.
+    pub slo_target: f64,
+    /// The most rows of a batch.
+    pub max_batch: u32,
+    /// What one process needs.
+    pub memory_mib: u64,
+    /// The fewest replicas; 0 if it may be scaled to zero.
+    pub replicas_min: u32,
+    /// The most replicas.
+    pub replicas_max: u32,
+    /// What was measured of it before it ran; nothing if its warm-ups are to say.
+    pub measured: Vec<plan::Row>,
+    /// By profile, how it is loaded there.
+    pub editions: BTreeMap<String, Edition>,
+}
+
+/// A model's settings as loaded on slices of one profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edition {
+    /// Differs where the settings do.
+    pub digest: u64,
+    /// The same of all but the most rows of a batch.
+    pub without_max_batch: u64,
+    /// The most rows of a batch.
+    pub max_batch: u32,
+}
+
+/// A worker and what it reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenWorker {
+    /// Its name.
+    pub name: String,
+    /// Whether it is about to stop.
+    pub leaving: bool,
+    /// Whether it runs jobs.
+    pub lends: bool,
+    /// Its GPUs, by index.
+    pub gpus: Vec<SeenGpu>,
+}
+
+/// A GPU.
+#[derive(Clone, Debug)]
+pub struct SeenGpu {
+    /// Its index on the worker.
+    pub index: u32,
+    /// Its kind, if it is in the MIG table.
+    pub kind: Option<&'static Kind>,
+    /// Whether anything can be read of it at the moment.
+    pub readable: bool,
+    /// Whether the worker may cut it.
+    pub can_reshape: bool,
+    /// The positions its operator wants, if its file lists them.
+    pub pinned: Option<Vec<String>>,
+    /// Its memory.
+    pub memory_mib: Option<u64>,
+    /// Its slices, by position.
+    pub slices: Vec<SeenSlice>,
+}
+
+/// A slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenSlice {
+    /// Its worker's label for it, `gpu0:3g@4`.
+    pub label: String,
+    /// Its position, `3g.40gb@4` or `whole`.
+    pub position: String,
+    /// Its profile.
+    pub profile: String,
+    /// Whether it can be used.
+    pub usable: bool,
+    /// Its memory.
+    pub memory_mib: Option<u64>,
+    /// Its processes.
+    pub processes: u32,
+    /// Microseconds its processes have run batches.
+    pub busy_us: u64,
+    /// The replicas on it.
+    pub replicas: Vec<SeenReplica>,
+    /// The rank on it.
+    pub rank: Option<SeenRank>,
+}
+
+/// One process of a replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenReplica {
+    /// Its number on the worker.
+    pub id: u32,
+    /// Its model.
+    pub model: String,
+    /// Which of its slice's processes, from 0.
+    pub process: u32,
+    /// The [digest](Edition::digest) of what was loaded.
+    pub digest: u64,
+    /// Whether routers may send it batches.
+    pub serves: bool,
+    /// How far it is.
+    pub phase: ReplicaPhase,
+    /// The middle time of each size it was warmed with, in seconds; empty before it is ready.
+    pub warmup: Vec<(u32, f64)>,
+}
+
+/// How far a process of a replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaPhase {
+    /// Loading or warming.
+    Starting,
+    /// Warm.
+    Ready,
+    /// Finishing its last batches.
+    Draining,
+    /// It cannot serve now.
+    Failed,
+}
+
+/// A rank on a slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenRank {
+    /// Its job.
+    pub job: u64,
+    /// What is reported of it.
+    pub rank: Rank,
+}
+
+/// A training job that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingJob {
+    /// Its number.
+    pub id: u64,
+    /// What it asks for.
+    pub ask: loan::Ask,
+    /// The smallest profile it takes; absent, any.
+    pub profile: Option<String>,
+    /// How often it is started again after it failed by itself.
+    pub retries: u32,
+    /// When it was submitted.
+    pub submitted_ms: u64,
+    /// What it is doing.
+    pub life: Life,
+}
+
+/// Somebody who submits jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantTerms {
+    /// The name of its account; empty for jobs of nobody.
+    pub name: String,
+    /// Weight against others.
+    pub share: f64,
+    /// The most slices it may hold at once.
+    pub quota: u32,
+}
+
+/// A replica that shall be where an operator wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinOrder {
+    /// Its model.
+    pub model: String,
+    /// Where it shall be.
+    pub at: SliceId,
+    /// Where its model shall leave for it, until it has.
+    pub from: Option<SliceId>,
+    /// Who wants it.
+    pub by: String,
+}
+
+/// What a round may do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoundRules {
+    /// Of plans.
+    pub plan: plan::Rules,
+    /// How long what was needed is kept.
+    pub patience: Duration,
+    /// Over which the floor of a forecast is measured.
+    pub history: Duration,
+    /// With nothing asked for so long, nothing is provided.
+    pub idle: Duration,
+    /// How long nothing must have moved before fewer GPUs are looked for, and how often that is
+    /// done.
+    pub calm: Duration,
+    /// How slices are lent; absent, none are.
+    pub loans: Option<LoanTerms>,
+}
+
+/// How slices are lent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoanTerms {
+    /// Which job goes first, by the order's name.
+    pub order: String,
+    /// Whether the tenant that had least of what it deserves goes first.
+    pub fair_tenants: bool,
+    /// How much is lent and who gives it back.
+    pub loaning: Loaning,
+    /// How long a loan lasts unless renewed.
+    pub lease: Duration,
+    /// From the call to stop to the kill.
+    pub notice: Duration,
+    /// Whether GPUs are cut for jobs that lack slices.
+    pub cuts: bool,
+}
+
+impl PartialEq for SeenGpu {
+    fn eq(&self, other: &Self) -> bool {
+        let name = |gpu: &Self| gpu.kind.map(|kind| kind.name.as_str());
+        let rest = |gpu: &Self| (gpu.index, gpu.readable, gpu.can_reshape, gpu.memory_mib);
+        (name(self), rest(self)) == (name(other), rest(other))
+            && self.pinned == other.pinned
+            && self.slices == other.slices
+    }
+}
+
+impl World {
+    /// Milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now.micros() / 1000
+    }
+
+    /// Whether anything may be put on a worker.
+    pub(super) fn is_open(&self, worker: &SeenWorker) -> bool {
+        !worker.leaving && !self.drained.contains(&worker.name)
+    }
+
+    /// The index of a model.
+    pub(super) fn model(&self, name: &str) -> Option<usize> {
+        self.models.iter().position(|model| model.name == name)
+    }
+
+    /// The notice and the lease in force.
+    pub(super) fn terms(&self) -> (Duration, Duration) {
+        let defaults = loan::Rules::default();
+        let loans = self.rules.loans.as_ref();
+        loans.map_or((defaults.notice, defaults.lease), |loans| (loans.notice, loans.lease))
+    }
+
+    /// How loans are made; without terms for them, none are.
+    pub(super) fn loan_rules(&self) -> loan::Rules {
+        let defaults = loan::Rules::default();
+        let Some(loans) = &self.rules.loans else {
+            return loan::Rules { loaning: Loaning::None, ..defaults };
+        };
+        loan::Rules {
+            order: order::named(&loans.order).unwrap_or(defaults.order),
+            fair_tenants: loans.fair_tenants,
+            loaning: loans.loaning,
+            lease: loans.lease,
+            notice: loans.notice,
+            ..loan::Rules::default()
+        }
+    }
+}
