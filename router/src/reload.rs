@@ -8,14 +8,8 @@ use serde_json::{Value, json};
 use store::{Change, Records};
 
 use crate::{
-    clock::wall_s,
-    http::ServerState,
-    lead::{KeepError, Leader},
-    orders::Aim,
-    place::Outlook,
-    registry::Registry,
-    state::Build,
-    trace::Tracer,
+    clock::wall_s, http::ServerState, leader::Leader, orders::Aim, place::Outlook,
+    records::KeepError, registry::Registry, state::Build, trace::Tracer,
 };
 
 /// Why the configuration in force stayed as it was.
@@ -174,7 +168,8 @@ fn put_in_force(
 
 /// Uses `tls` for connections that begin from now on, and to executors.
 pub(crate) fn secure(state: &ServerState<Registry>, tls: Option<Tls>) {
-    state.backend.fleet().trust(tls.as_ref().and_then(|tls| tls.executors.clone()));
+    let executors = tls.as_ref().and_then(|tls| tls.executors.clone());
+    state.backend.plane().connections().trust(executors);
     state.tls.store(tls.map(Arc::new));
 }
 

@@ -20,10 +20,11 @@ use crate::{
     clock::wall_s,
     count,
     drain::{Drain, Ended, Times, stop_signals},
+    election::{Election, Ground},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
     jobs::Jobs,
-    lead::{Election, Ground, Standing},
+    leader::Standing,
     learned::Learned,
     lend::{self, Office},
     orders::Orders,
@@ -187,6 +188,7 @@ impl Router {
             election.resign().await;
         }
         self.state.backend.fleet().close();
+        self.state.backend.plane().connections().close();
         let tracer = self.state.tracer.swap(None);
         if let Some(tracer) = tracer {
             tracer.close().await;

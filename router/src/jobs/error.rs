@@ -1,7 +1,7 @@
 //! Why something asked of a job was not done.
 
 use super::State;
-use crate::lead::KeepError;
+use crate::records::KeepError;
 use policy::loan::Refused;
 use serde_json::{Value, json};
 

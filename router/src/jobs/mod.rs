@@ -31,7 +31,7 @@ pub use self::{
     submission::{Slices, Submission},
     view::{Brief, JobView, JobsState, LoansState},
 };
-use crate::lead::{KeepError, Keeping, SharedRecords};
+use crate::records::{KeepError, Keeping, SharedRecords};
 
 /// The file in the state directory.
 const FILE: &str = "state.log";

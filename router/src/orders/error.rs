@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::lead::{KeepError, Leader};
+use crate::{leader::Leader, records::KeepError};
 
 /// A refused order.
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,7 @@ use crate::{
         ServerState,
         backend::{Backend, Served},
     },
-    lead::LeadState,
+    leader::LeadState,
     metrics::{self, Format},
     model::Model,
     place::{self, PinState, PlanState},

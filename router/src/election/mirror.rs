@@ -6,8 +6,12 @@ use etcd::{Event, Listed, WatchError};
 use store::{Change, Records};
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{elect::Election, keys::About, records::record};
-use crate::reload;
+use super::Election;
+use crate::{
+    leader::Leader,
+    records::{About, record},
+    reload,
+};
 
 /// Waits before something is tried again double up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -130,7 +134,7 @@ impl Election {
         }
     }
 
-    fn name(&self, leader: Option<super::Leader>) {
+    fn name(&self, leader: Option<Leader>) {
         let vacant = leader.is_none();
         self.standing.set_leader(leader);
         if vacant {
