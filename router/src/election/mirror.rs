@@ -10,6 +10,7 @@ use super::Election;
 use crate::{
     leader::Leader,
     records::{About, record},
+    reload,
 };
 
 /// Waits before something is tried again double up to the longest.
@@ -87,7 +88,7 @@ impl Election {
         self.standing.peers().retain(|name| routers.contains(name));
         self.name(leader);
         if let (None, Some(state)) = (self.standing.term(), self.state.upgrade()) {
-            aside(move || state.take_records(&records)).await;
+            aside(move || reload::take_records(&state, &records)).await;
         }
     }
 
@@ -118,7 +119,7 @@ impl Election {
         if let (None, Some(state)) = (self.standing.term(), self.state.upgrade())
             && !change.is_empty()
         {
-            aside(move || state.take_change(change)).await;
+            aside(move || reload::take_change(&state, change)).await;
         }
     }
 

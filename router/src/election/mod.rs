@@ -32,6 +32,7 @@ use crate::{
     leader::{Leader, Standing, Turn},
     records::{About, Keys, SharedRecords, record},
     registry::Registry,
+    reload,
 };
 
 /// How many times a member of etcd may be waited for in a lease.
@@ -243,7 +244,7 @@ impl Election {
             }
         }
         let kept = Arc::clone(&state);
-        let read = spawn_blocking(move || kept.take_records(&records)).await;
+        let read = spawn_blocking(move || reload::take_records(&kept, &records)).await;
         if read.is_err() {
             return;
         }
