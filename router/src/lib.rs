@@ -7,24 +7,15 @@
 //! router does either.
 
 pub mod admin;
-pub mod alarm;
-pub mod auth;
-pub mod cache;
-pub mod clock;
-pub mod count;
+pub mod compose;
 pub mod dataplane;
-pub mod dispatch;
-pub mod drain;
 pub mod election;
-pub mod error;
 pub mod fleet;
-pub mod http;
 pub mod jobs;
 pub mod leader;
 pub mod learned;
 pub mod lend;
 pub mod metrics;
-pub mod model;
 pub mod orders;
 pub mod place;
 pub mod plane;
@@ -32,10 +23,5 @@ pub mod records;
 pub mod registry;
 pub mod reload;
 pub mod replay;
-pub mod replica;
-pub mod request;
-pub mod serve;
 pub mod state;
 mod steer;
-pub mod trace;
-pub mod transport;

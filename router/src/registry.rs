@@ -8,24 +8,26 @@ use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use serve::{
+    clock::Clock,
+    count::{Outcome, recent::Point},
+    error::InferError,
+    http::backend::{Backend, Check},
+    model::{Availability, Model, Models, Served},
+    trace::SpanMetrics,
+};
 use store::{Change, Records};
 
 use crate::{
-    clock::Clock,
-    count::{Outcome, recent::Point},
     dataplane::DataPlane,
-    error::InferError,
     fleet::Fleet,
-    http::backend::{Backend, Check},
     jobs::Jobs,
     leader::Standing,
     lend::{Ledger, WallClock},
-    model::{Availability, Model, Models, Served},
     orders::Orders,
     place::Planned,
     plane::Plane,
     state,
-    trace::SpanMetrics,
 };
 
 /// The models, the replicas behind them and the configuration in force.

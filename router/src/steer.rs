@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use policy::fleet::SliceId;
 use serde_json::{Value, json};
+use serve::http::ServerState;
 
 use crate::{
-    http::ServerState,
     lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     registry::Registry,

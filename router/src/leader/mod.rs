@@ -13,10 +13,10 @@ use etcd::Client;
 use parking_lot::Mutex;
 use policy::lead::{Answer, Ask, Candidate};
 use serde::{Deserialize, Serialize};
+use serve::clock::Clock;
 use tokio::{sync::watch, time::Instant};
 
 pub use self::peers::{Load, Peers, Registration};
-use crate::clock::Clock;
 
 /// What this router may do, now.
 #[derive(Debug)]

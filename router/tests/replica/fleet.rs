@@ -11,13 +11,15 @@ use protocol::{
     Shapes, SliceReport, TensorShape, ToWorker, WarmPoint,
 };
 use router::{
-    clock::Clock,
     dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
     leader::Standing,
-    model::{Model, Models},
     orders::Orders,
     plane::Plane,
+};
+use serve::{
+    clock::Clock,
+    model::{Model, Models},
     request::Request,
 };
 use tokio::{
