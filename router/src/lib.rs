@@ -1,10 +1,8 @@
-//! The front door and the loops behind it.
+//! The router: composes the data plane of package `serve` with the control plane.
 //!
-//! [`http`] and [`admin`] are the listeners, [`cache`] spares what was answered before, [`dispatch`]
-//! turns requests into batches by the decisions of the `policy` package, [`transport`] carries them
-//! to executors, [`fleet`] hears the workers and keeps the connections they report, [`place`] tells the
-//! workers what there shall be, [`lend`] gives what is idle to [`jobs`], and [`leader`] says whether this
-//! router does either.
+//! [`compose`] starts and stops it, [`admin`] is its listener for operators, [`fleet`] hears the
+//! workers, [`place`] decides what runs on them, [`lend`] gives idle slices to [`jobs`], [`leader`]
+//! says whether this router does either, and [`plane`] is how they ask the data plane.
 
 pub mod admin;
 pub mod compose;

@@ -9,11 +9,8 @@ use std::{collections::HashMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serve::{
     auth::TenantView,
-    http::{
-        ServerState,
-        backend::{Backend, Served},
-    },
-    model::Model,
+    http::{ServerState, backend::Backend},
+    model::{Model, Served},
     trace::{Build, SpanTotals},
 };
 

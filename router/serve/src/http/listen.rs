@@ -133,11 +133,7 @@ impl Peer {
 }
 
 /// Serves until `phase` is [`Phase::Closing`] and the last connection is done.
-pub async fn serve<A: Answer>(
-    tcp: TcpListener,
-    answer: Arc<A>,
-    phase: watch::Receiver<Phase>,
-) {
+pub async fn serve<A: Answer>(tcp: TcpListener, answer: Arc<A>, phase: watch::Receiver<Phase>) {
     let mut closing = phase.clone();
     let door = Door { answer, open: Arc::default(), phase };
     let mut complained: Option<Instant> = None;

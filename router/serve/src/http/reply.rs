@@ -207,7 +207,7 @@ impl Default for RequestIds {
 
 impl RequestIds {
     /// The client's own id if it is short and printable, else a new one.
-    pub fn of(&self, headers: &HeaderMap) -> HeaderValue {
+    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
         let is_fit = |id: &&HeaderValue| {
             let id = id.as_bytes();
             (1..=MAX_ID_BYTES).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
