@@ -23,7 +23,7 @@ use crate::{
     http::backend::{Availability, Backend, Check, Served},
     jobs::Jobs,
     leader::Standing,
-    lend::{Ledger, WallClock},
+    ledger::Ledger,
     model::{Model, Models},
     orders::{Aim, Orders},
     place::{Planned, afar},
@@ -31,6 +31,7 @@ use crate::{
     serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
+    wallclock::WallClock,
 };
 
 /// The models, the replicas behind them and the configuration in force.

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::{
     admin::{ReloadError, SteerError},
     http::ServerState,
-    lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     place::Outlook,
     records::KeepError,
     registry::Registry,
     serve::{swap, wall_clock_s},
     state::Build,
+    wallclock::WallClock,
 };
 
 /// Says what another objective would lead to, and puts it in force if that is asked for.

@@ -17,7 +17,7 @@ use crate::{
     error::InferError,
     http::{backend::Backend, reply},
     jobs::JobError,
-    lend::Office,
+    office::Office,
 };
 
 /// The longest submission.

@@ -37,8 +37,8 @@ use crate::{
         backend::Backend,
         listen::{self, Answer, Limits, Peer},
     },
-    lend::Office,
     metrics::Format,
+    office::Office,
     orders::{Order, OrderError},
 };
 

@@ -5,7 +5,7 @@ use protocol::{GpuReport, RankReport, RankState, ReplicaReport, SliceReport, WHO
 
 use super::{Fleet, Member, SILENT};
 use crate::{
-    lend::Slices,
+    ledger::Slices,
     state::{
         GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, SliceState,
         WorkerState,

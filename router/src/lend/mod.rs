@@ -5,9 +5,6 @@
 //! run where. [`place`](crate::place) tells the workers, together with the replicas.
 
 mod carry;
-mod clock;
-mod ledger;
-mod office;
 mod ranks;
 mod terms;
 mod world;
@@ -27,17 +24,14 @@ use policy::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-pub(crate) use self::world::memory_mib;
 use self::{
     carry::{Carried, Carry},
     ranks::Contract,
-    terms::{rank, reported, rules, terms},
-    world::{Lendable, millis, moment},
+    terms::{rank, reported, rules},
 };
-pub use self::{
-    clock::WallClock,
-    ledger::{Ledger, Needs, Slices, Wanted},
-    office::{LogPage, Office},
+pub(crate) use self::{
+    terms::terms,
+    world::{Lendable, ask, job, memory_mib, millis, moment, tenants},
 };
 use crate::{
     dataplane::DataPlane,
@@ -45,8 +39,10 @@ use crate::{
     http::ServerState,
     jobs::{Jobs, Record, State, Waits},
     leader::Load,
+    ledger::{Ledger, Needs, Wanted},
     records::KeepError,
     registry::Registry,
+    wallclock::{WallClock, whole_ms},
 };
 
 /// How often the loop looks when nothing happens.
@@ -57,10 +53,6 @@ const REST: Duration = Duration::from_millis(20);
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 /// Given to a rank beyond its loan and its notice before it is taken to have ended unseen.
 const SLACK: Duration = Duration::from_secs(5);
-
-fn whole_ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
 
 /// Lends until the router ends.
 pub async fn run(state: Weak<ServerState<Registry>>) {

@@ -13,7 +13,7 @@ use super::{Placer, assigned::Assigned, groups::Group, world::World};
 use crate::{
     dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    lend::Slices,
+    ledger::Slices,
     registry::Registry,
 };
 

@@ -12,7 +12,8 @@ use policy::{
 use super::{Placer, world::World};
 use crate::{
     jobs::{Record, profile_compute},
-    lend::{Needs, Wanted, memory_mib},
+    ledger::{Needs, Wanted},
+    lend::memory_mib,
     registry::Registry,
 };
 

@@ -1,10 +1,8 @@
 //! The clock that jobs are dated by.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
-
-use super::whole_ms;
 
 /// Wall time that does not jump while the router runs.
 #[derive(Clone, Copy, Debug)]
@@ -25,4 +23,9 @@ impl WallClock {
     pub fn now_ms(&self) -> u64 {
         self.started_ms + whole_ms(self.started.elapsed())
     }
+}
+
+/// Whole milliseconds of a time.
+pub(crate) fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -7,18 +7,14 @@ use policy::loan::{Fleet as Offer, admit};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
-use super::{
-    WallClock,
-    terms::terms,
-    whole_ms,
-    world::{self, Lendable, millis, moment},
-};
 use crate::{
     fleet::{LogQuestion, Unanswered},
     http::ServerState,
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
+    lend::{self, Lendable, millis, moment, terms},
     records::KeepError,
     registry::Registry,
+    wallclock::{WallClock, whole_ms},
 };
 
 /// The longest idempotency key.
@@ -107,8 +103,8 @@ impl Office {
         let lendable = Lendable::new(&seen, &registry.ledger().lock(), &records, now_ms);
         let (_, lease) = terms(config.loans.as_ref());
         let jobs: Vec<_> =
-            records.iter().map(|record| world::job(config, record, lease, now_ms)).collect();
-        let tenants = world::tenants(config, config.loans.as_ref(), &registry.jobs().accounts());
+            records.iter().map(|record| lend::job(config, record, lease, now_ms)).collect();
+        let tenants = lend::tenants(config, config.loans.as_ref(), &registry.jobs().accounts());
         let lends = |held| held != policy::loan::Held::Inference;
         let slices = &lendable.with_cuttable(&seen, spec);
         let offered = slices.iter().filter(|slice| lends(slice.held)).count();
@@ -117,7 +113,7 @@ impl Office {
         let dependable = u32::try_from(offered.saturating_sub(kept)).unwrap_or(u32::MAX);
         let (tenants, jobs) = (&tenants, &jobs);
         let offer = Offer { now: moment(now_ms), slices, tenants, jobs, dependable };
-        let admitted = admit(&world::ask(config, spec), &offer).map_err(JobError::Refused)?;
+        let admitted = admit(&lend::ask(config, spec), &offer).map_err(JobError::Refused)?;
         Ok(admitted.start_by.map(millis))
     }
 
