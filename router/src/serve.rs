@@ -24,9 +24,10 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks, ReloadError},
     auth::Access,
+    control::Stored,
     count,
     drain::{Drain, Ended, Times, stop_signals},
-    election::{Election, Ground},
+    election::{Candidacy, Election, Ground},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
     jobs::Jobs,
@@ -38,7 +39,7 @@ use crate::{
     place,
     registry::Registry,
     state::{self, Build, State},
-    steer,
+    steer, takeover,
     trace::Tracer,
 };
 
@@ -116,7 +117,8 @@ impl Router {
             None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Standing::alone()),
         };
         let learned = Learned::open(state_dir)?;
-        let registry = Registry::start(config, jobs, (orders, standing))?;
+        let stored = Stored { jobs, orders, learned, leadership: standing };
+        let registry = Registry::start(config, stored)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         secure(&state, tls);
@@ -127,9 +129,10 @@ impl Router {
             let tls = move || shared.tls.load().as_ref().map(|tls| Arc::clone(&tls.join));
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
-        let election = ground.map(|ground| ground.stand(&state));
-        tokio::spawn(place::run(Arc::downgrade(&state), learned));
-        tokio::spawn(lend::run(Arc::downgrade(&state)));
+        let control = state.backend.control();
+        let election = ground.map(|ground| stand(ground, &state));
+        tokio::spawn(place::run(Arc::downgrade(control), Arc::clone(state.backend.plan())));
+        tokio::spawn(lend::run(Arc::downgrade(control)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
@@ -206,6 +209,25 @@ impl Router {
     }
 }
 
+/// Stands for election, and does what it leads to.
+fn stand(ground: Ground, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
+    let control = state.backend.control();
+    let (plane, fleet) = (Arc::clone(control.plane()), Arc::clone(control.fleet()));
+    let Candidacy { election, mut tasks, events } = ground.stand(plane, fleet);
+    tasks.spawn(takeover::run(Arc::clone(control), events));
+    tasks.spawn(follow_orders(Arc::clone(state)));
+    (election, tasks)
+}
+
+/// Puts the objectives that the leader has taken in force at this router too.
+async fn follow_orders(state: Arc<ServerState<Registry>>) {
+    let mut orders = state.backend.orders().changed();
+    while orders.changed().await.is_ok() {
+        let state = Arc::clone(&state);
+        let _ = tokio::task::spawn_blocking(move || state.backend.aim()).await;
+    }
+}
+
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|source| StartError::Listen { address, source })
@@ -215,7 +237,7 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
     let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
-        jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
+        jobs: Some(Arc::new(Office::new(Arc::clone(state.backend.control())))),
         metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use policy::moment::Moment;
 use tokio::time::Instant;
+
+/// No moment is further from the start than this.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Wall time that does not jump while the router runs.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +21,22 @@ impl WallClock {
     pub fn start() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: Instant::now(), started_ms: whole_ms(since) }
+    }
+
+    /// The present, counted from the start.
+    pub fn now(&self) -> Moment {
+        self.moment(Instant::now())
+    }
+
+    /// The instant of `moment`.
+    pub fn instant(&self, moment: Moment) -> Instant {
+        self.started + moment.since(Moment::default()).min(FAR)
+    }
+
+    /// `instant` as a moment; the start for anything before it.
+    pub fn moment(&self, instant: Instant) -> Moment {
+        let micros = instant.saturating_duration_since(self.started).as_micros();
+        Moment::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
     /// Milliseconds since 1970.
