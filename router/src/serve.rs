@@ -38,9 +38,9 @@ use crate::{
     orders::Orders,
     place,
     registry::Registry,
-    state::{self, Build, State},
+    state::{self, State},
     steer, takeover,
-    trace::Tracer,
+    trace::{Build, Tracer},
 };
 
 /// A router that listens.

@@ -14,7 +14,7 @@ use crate::{
     records::KeepError,
     registry::Registry,
     serve::{swap, wall_clock_s},
-    state::Build,
+    trace::Build,
     wallclock::WallClock,
 };
 

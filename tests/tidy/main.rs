@@ -8,3 +8,4 @@ mod documents;
 mod reference;
 mod samples;
 mod tree;
+mod words;
