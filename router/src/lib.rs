@@ -33,6 +33,7 @@ pub mod place;
 pub mod plane;
 pub mod records;
 pub mod registry;
+pub mod reload;
 pub mod replay;
 pub mod replica;
 pub mod request;

@@ -1,16 +1,12 @@
 //! Every model served, as the listeners see them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use config::{Config, Objective};
+use config::Config;
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
@@ -24,11 +20,10 @@ use crate::{
     jobs::Jobs,
     leader::Standing,
     model::{Availability, Model, Models, Served},
-    orders::{Aim, Orders},
-    place::{Planned, afar},
+    orders::Orders,
+    place::Planned,
     plane::Plane,
-    serve::wall_clock_s,
-    state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
+    state,
     trace::SpanMetrics,
 };
 
@@ -45,6 +40,17 @@ pub struct Registry {
     clock: Clock,
     spans: Arc<SpanMetrics>,
     plan: Arc<Planned>,
+}
+
+/// How the configuration was last loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfigState {
+    /// Configurations put in force since the start, that of the start included.
+    pub generation: u64,
+    /// Whether the last attempt to load one succeeded.
+    pub last_reload_successful: bool,
+    /// When the one in force was loaded, in seconds since 1970.
+    pub loaded_at_s: f64,
 }
 
 impl Registry {
@@ -126,37 +132,6 @@ impl Registry {
     /// What this router may do.
     pub fn standing(&self) -> &Arc<Standing> {
         self.control.leadership()
-    }
-
-    /// Puts the objectives that operators have ordered in force. Must be called inside a runtime.
-    pub fn aim(&self) {
-        let filed = self.filed.lock();
-        let config = self.aimed(&filed);
-        let changes = config::diff(&self.config.load(), &config);
-        if changes.is_empty() {
-            return;
-        }
-        match self.reconfigure(config) {
-            Ok(()) => {
-                self.changed(wall_clock_s());
-                tracing::info!(changes = %json!(changes), "objectives are as ordered");
-            }
-            Err(error) => tracing::error!(%error, "objectives are not as ordered"),
-        }
-    }
-
-    /// The same with the objectives that operators have ordered, where they can be had.
-    pub fn aimed(&self, filed: &Config) -> Config {
-        let mut config = filed.clone();
-        for (model, aim) in &self.orders().standing().objectives {
-            let Aim { slo_ms, slo_target } = *aim;
-            let asked = Objective { model: model.clone(), slo_ms, slo_target, apply: true };
-            match config.with_objective(&asked) {
-                Ok(aimed) => config = aimed,
-                Err(error) => tracing::warn!(model, %error, "an ordered objective is let be"),
-            }
-        }
-        config
     }
 
     /// The configuration in force.
@@ -247,40 +222,6 @@ impl Registry {
         let models = self.models.load();
         models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
     }
-
-    /// The training jobs, and what is lent to them.
-    pub fn jobs_state(&self) -> JobsState {
-        let loans = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
-        self.jobs().state(loans.unwrap_or_default(), self.wall_ms())
-    }
-
-    /// Every worker.
-    fn workers_state(&self) -> Vec<WorkerState> {
-        let mut workers = self.fleet().workers(&self.control.ledger().lock());
-        let standing = self.orders().standing();
-        let acts = self.standing().acts().is_some();
-        for worker in &mut workers {
-            let drain = standing.drains.get(&worker.name);
-            worker.drain = drain.map(|drain| {
-                if acts { self.plan.drain(&worker.name, drain) } else { afar::drain(worker, drain) }
-            });
-        }
-        workers
-    }
-
-    /// These models, and every worker.
-    pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
-        let workers = self.workers_state();
-        let mut replicas = HashMap::<&str, Replicas>::new();
-        let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
-        for replica in slices.flat_map(|slice| &slice.replicas) {
-            replicas.entry(&replica.model).or_default().add(replica);
-        }
-        let state = |model: &Arc<Model>| {
-            model.state(replicas.get(model.name()).copied().unwrap_or_default())
-        };
-        (models.iter().map(state).collect(), workers)
-    }
 }
 
 /// The tenants' weights by index; callers that are no tenant come first.
@@ -322,7 +263,7 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        json!({ "workers": self.workers_state() })
+        json!({ "workers": state::workers(self) })
     }
 
     fn plan(&self) -> Value {

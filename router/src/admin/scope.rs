@@ -19,6 +19,7 @@ use http::Request;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
+use super::error::AdminError;
 use crate::{
     error::InferError,
     http::{ServerState, backend::Backend},
@@ -106,7 +107,7 @@ where
     fn call(&mut self, request: Request<R>) -> Self::Future {
         match self.check(&request) {
             Ok(()) => Either::Right(self.inner.call(request)),
-            Err(error) => Either::Left(ready(Ok(error.into_response()))),
+            Err(error) => Either::Left(ready(Ok(AdminError::from(error).into_response()))),
         }
     }
 }

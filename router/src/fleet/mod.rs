@@ -29,6 +29,7 @@ pub(crate) use self::view::labelled;
 pub use self::{
     asking::{LogQuestion, Unanswered},
     door::{Trust, listen, welcome},
+    view::{Presence, View},
 };
 use crate::{
     dataplane::{Attach, DataPlane},
