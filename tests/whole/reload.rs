@@ -34,7 +34,7 @@ fn settings(program: &Program) -> Value {
 }
 
 #[test]
-fn ask_20_a_hangup_puts_a_new_objective_in_force() {
+fn sighup_applies_a_new_objective() {
     let (program, text) = start();
     assert_eq!(slo_ms(&program), 1000.0);
     program.rewrite(&text.replace("slo_ms = 1000", "slo_ms = 750"));
@@ -46,7 +46,7 @@ fn ask_20_a_hangup_puts_a_new_objective_in_force() {
 }
 
 #[test]
-fn ask_20_a_reload_by_post_reports_exactly_what_changed() {
+fn reload_by_post_reports_exactly_what_changed() {
     let (program, text) = start();
     let same = program.reload();
     assert_eq!((same.status, same.json()), (200, json!({"changes": []})));
@@ -68,7 +68,7 @@ fn ask_20_a_reload_by_post_reports_exactly_what_changed() {
 }
 
 #[test]
-fn ask_20_a_broken_file_changes_nothing_and_its_problems_are_told_by_place() {
+fn invalid_file_changes_nothing_and_lists_its_problems() {
     let (program, text) = start();
     let before = settings(&program);
     let broken = text.replace("slo_ms = 1000", "slo_ms = 750\nmax_bach = 3");
@@ -116,7 +116,7 @@ fn a_broken_file_changes_nothing_on_a_hangup_either() {
 }
 
 #[test]
-fn a_change_that_needs_a_restart_is_refused_with_all_that_came_with_it() {
+fn reload_that_needs_a_restart_is_rejected_whole() {
     let (program, text) = start();
     let before = settings(&program);
     let wants: [(&str, String); 3] = [
@@ -144,7 +144,7 @@ fn the_demo_has_no_file_to_read_again_and_says_so() {
 }
 
 #[test]
-fn ask_4_a_smaller_batch_limit_in_force_while_larger_requests_wait_loses_nobody() {
+fn smaller_batch_limit_loses_no_waiting_request() {
     let setup = Setup::new().sleeper("slow", 300, "slo_ms = 30000\nmax_batch = 8").gpus(1);
     let text = setup.text();
     let program = setup.start();
