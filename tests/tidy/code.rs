@@ -94,7 +94,7 @@ fn every_silenced_lint_gives_its_reason() {
 }
 
 #[test]
-fn only_the_module_that_calls_the_driver_lifts_the_ban_on_unsafe_code() {
+fn only_the_driver_module_may_use_unsafe_code() {
     let lifts = |line: &str| line.trim_start().starts_with('#') && line.contains("(unsafe_code");
     let mut problems = Vec::new();
     for file in files_of("rs").iter().filter(|file| file.path != "worker/src/gpu/nvml/raw.rs") {

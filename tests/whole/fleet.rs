@@ -143,7 +143,7 @@ fn ask_21_a_worker_that_is_stopped_hands_its_replicas_over_first() {
     beta.signal(Signal::TERM);
     let (code, log) = beta.wait_end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(!log.contains("not drained in time"), "{log}");
+    assert!(!log.contains("replicas not drained in time"), "{log}");
 }
 
 #[test]

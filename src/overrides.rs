@@ -1,6 +1,6 @@
-//! `sluice drain`, `return`, `pin` and `unpin`: what an operator wants of the fleet.
+//! `sluice drain`, `return`, `pin` and `unpin`: operators' overrides.
 
-mod told;
+mod preview;
 
 use std::{
     fmt::Write as _,
@@ -16,101 +16,105 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    ask::{Door, Question, pause},
+    admin::{Admin, Call, pause},
     program::failed,
 };
 
-/// How often is asked whether a worker is drained.
+/// Poll interval while waiting for a drain.
 const EVERY: Duration = Duration::from_millis(300);
 
-/// Take a worker out for maintenance
+/// Drain a worker for maintenance
 ///
-/// Its replicas are placed elsewhere before they leave, its jobs get their notice, and nothing new is
-/// put there until `sluice return`. Without --apply it only says what that would lead to.
+/// Replicas stop once their successors elsewhere are ready, jobs get their notice period, and nothing
+/// new is placed there until `sluice return`. Without --apply, only a preview is printed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 done or told, 1 refused.\n\n\
+#[command(after_help = "Exit codes: 0 applied, or preview printed; 1 error; 2 usage.\n\n\
     Examples:\n  \
     sluice drain alpha\n  \
     sluice drain alpha --apply --wait")]
 pub(crate) struct Drain {
-    /// The worker
+    /// Worker name
     worker: String,
-    /// Do it
+    /// Apply the change; without it, only print a preview
     #[arg(long)]
     apply: bool,
-    /// Return once nothing is there any more
+    /// Wait until the worker is empty
     #[arg(long, requires = "apply")]
     wait: bool,
     #[command(flatten)]
-    asker: Asker,
+    operator: Operator,
 }
 
-/// Let a drained worker serve again
+/// Return a drained worker to service
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 done, 1 refused.\n\nExamples:\n  sluice return alpha")]
+#[command(
+    after_help = "Exit codes: 0 applied, 1 error, 2 usage.\n\nExamples:\n  sluice return alpha"
+)]
 pub(crate) struct Return {
-    /// The worker
+    /// Worker name
     worker: String,
     #[command(flatten)]
-    asker: Asker,
+    operator: Operator,
 }
 
-/// Keep a replica of a model where you say, or move one there
+/// Pin a replica of a model to a slice, or move one there
 ///
-/// A place is WORKER/gpuINDEX/POSITION as the console and the state have them, or without the worker on
-/// a router's own machine. Without --apply it only says what that would lead to.
+/// A slice is WORKER/gpuINDEX/POSITION, or gpuINDEX/POSITION on the router's own machine. Without
+/// --apply, only a preview is printed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 done or told, 1 refused.\n\n\
+#[command(after_help = "Exit codes: 0 applied, or preview printed; 1 error; 2 usage.\n\n\
     Examples:\n  \
     sluice pin digits alpha/gpu0/3g.40gb@4 --apply\n  \
     sluice pin digits beta/gpu1/3g.40gb@0 --from alpha/gpu0/3g.40gb@4 --apply")]
 pub(crate) struct Pin {
-    /// The model
+    /// Model name
     model: String,
-    /// Where it shall be
-    place: Place,
-    /// A place that the model leaves for it, once the new replica is ready
-    #[arg(long, value_name = "PLACE")]
-    from: Option<Place>,
-    /// Do it
+    /// Slice to pin the replica to
+    #[arg(value_name = "SLICE")]
+    place: SliceAddress,
+    /// Slice whose replica stops once the new one is ready
+    #[arg(long, value_name = "SLICE")]
+    from: Option<SliceAddress>,
+    /// Apply the change; without it, only print a preview
     #[arg(long)]
     apply: bool,
     #[command(flatten)]
-    asker: Asker,
+    operator: Operator,
 }
 
-/// Let a pinned replica be anywhere again
+/// Remove a pin so the planner can move the replica
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 done, 1 refused.\n\n\
+#[command(after_help = "Exit codes: 0 applied, 1 error, 2 usage.\n\n\
     Examples:\n  sluice unpin digits alpha/gpu0/3g.40gb@4")]
 pub(crate) struct Unpin {
-    /// The model
+    /// Model name
     model: String,
-    /// Where it is pinned
-    place: Place,
+    /// Slice the replica is pinned to
+    #[arg(value_name = "SLICE")]
+    place: SliceAddress,
     #[command(flatten)]
-    asker: Asker,
+    operator: Operator,
 }
 
-/// Which router is asked, and by whom.
+/// The router, and the name recorded with a change.
 #[derive(Debug, clap::Args)]
-struct Asker {
+struct Operator {
     #[command(flatten)]
-    door: Door,
-    /// Who you are, for the log and for those who look; else your login
+    admin: Admin,
+    /// Name to record with the change [default: your login]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
 
-/// A slice, as the command line has it.
+/// A slice address of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place(SliceId);
+struct SliceAddress(SliceId);
 
-impl FromStr for Place {
+impl FromStr for SliceAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no place; give WORKER/gpuINDEX/POSITION");
+        let wrong = || format!("{text:?} is not a slice; give WORKER/gpuINDEX/POSITION");
         let (rest, position) = text.rsplit_once('/').ok_or_else(wrong)?;
         let (worker, gpu) = rest.rsplit_once('/').unwrap_or((LOCAL, rest));
         let gpu = gpu.strip_prefix("gpu").and_then(|index| index.parse().ok()).ok_or_else(wrong)?;
@@ -123,47 +127,43 @@ struct Workers {
     workers: Vec<WorkerState>,
 }
 
-/// Drains.
 pub(crate) fn drain(args: &Drain) -> ExitCode {
-    let asked = json!({"by": args.asker.by(), "apply": args.apply});
+    let asked = json!({"by": args.operator.by(), "apply": args.apply});
     let path = format!("/admin/v1/workers/{}/drain", escaped(&args.worker));
-    let done = args.asker.post(&path, &asked).and_then(|told| {
-        print(&told::drained(&args.worker, &told))?;
+    let done = args.operator.post(&path, &asked).and_then(|result| {
+        print(&preview::drained(&args.worker, &result))?;
         if args.wait { wait(args) } else { Ok(()) }
     });
     ended(done)
 }
 
-/// Returns to service.
 pub(crate) fn give_back(args: &Return) -> ExitCode {
     let path = format!("/admin/v1/workers/{}/drain", escaped(&args.worker));
-    let done = args.asker.delete(&path, "");
-    ended(done.and_then(|()| print(&format!("{} may serve again\n", args.worker))))
+    let done = args.operator.delete(&path, "");
+    ended(done.and_then(|()| print(&format!("{} is back in service\n", args.worker))))
 }
 
-/// Pins, or moves.
 pub(crate) fn pin(args: &Pin) -> ExitCode {
-    let Place(SliceId { worker, gpu, position }) = &args.place;
-    let from = args.from.as_ref().map(|Place(seat)| seat);
+    let SliceAddress(SliceId { worker, gpu, position }) = &args.place;
+    let from = args.from.as_ref().map(|SliceAddress(seat)| seat);
     let asked = json!({"worker": worker, "gpu": gpu, "position": position, "from": from,
-                       "by": args.asker.by(), "apply": args.apply});
+                       "by": args.operator.by(), "apply": args.apply});
     let path = format!("/admin/v1/models/{}/pin", escaped(&args.model));
-    let done = args.asker.post(&path, &asked);
-    ended(done.and_then(|told| print(&told::pinned(&args.model, &told))))
+    let done = args.operator.post(&path, &asked);
+    ended(done.and_then(|result| print(&preview::pinned(&args.model, &result))))
 }
 
-/// Unpins.
 pub(crate) fn unpin(args: &Unpin) -> ExitCode {
-    let Place(SliceId { worker, gpu, position }) = &args.place;
+    let SliceAddress(SliceId { worker, gpu, position }) = &args.place;
     let (worker, position) = (escaped(worker), escaped(position));
     let query = format!("worker={worker}&gpu={gpu}&position={position}&");
     let path = format!("/admin/v1/models/{}/pin", escaped(&args.model));
-    let done = args.asker.delete(&path, &query);
-    ended(done.and_then(|()| print(&format!("{} may be anywhere again\n", args.model))))
+    let done = args.operator.delete(&path, &query);
+    ended(done.and_then(|()| print(&format!("removed the pin of {}\n", args.model))))
 }
 
-impl Asker {
-    /// As whom: the name given, or the one logged in.
+impl Operator {
+    /// The name given, or the login.
     fn by(&self) -> String {
         let login = || std::env::var("USER").ok().filter(|name| !name.is_empty());
         self.by.clone().or_else(login).unwrap_or_else(|| "admin".to_owned())
@@ -171,33 +171,33 @@ impl Asker {
 
     fn post(&self, path: &str, asked: &Value) -> Result<Value, String> {
         let body = asked.to_string();
-        let question = Question { method: "POST", headers: "", body: body.as_bytes() };
-        read(&self.door.ask(path, &question)?)
+        let call = Call { method: "POST", headers: "", body: body.as_bytes() };
+        read(&self.admin.send(path, &call)?)
     }
 
     fn delete(&self, path: &str, query: &str) -> Result<(), String> {
-        let question = Question { method: "DELETE", ..Question::default() };
+        let call = Call { method: "DELETE", ..Call::default() };
         let path = format!("{path}?{query}by={}", escaped(&self.by()));
-        self.door.ask(&path, &question).map(drop)
+        self.admin.send(&path, &call).map(drop)
     }
 }
 
-/// Says what still holds a worker, each once, until nothing does.
+/// Prints what still holds a worker, each once, until it is empty.
 fn wait(args: &Drain) -> Result<(), String> {
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     loop {
-        let Workers { workers } = read(&args.asker.door.get("/admin/v1/workers")?)?;
+        let Workers { workers } = read(&args.operator.admin.get("/admin/v1/workers")?)?;
         let worker = workers.into_iter().find(|worker| worker.name == args.worker);
         let Some(drain) = worker.and_then(|worker| worker.drain) else {
-            return Err(format!("{} is drained no more", args.worker));
+            return Err(format!("the drain of {} was cancelled", args.worker));
         };
         if drain.state == DrainPhase::Drained {
             return print(&format!("{} is drained\n", args.worker));
         }
         for hold in drain.holds {
-            if !told.contains(&hold) {
+            if !printed.contains(&hold) {
                 print(&format!("  {hold}\n"))?;
-                told.push(hold);
+                printed.push(hold);
             }
         }
         pause(EVERY)?;
@@ -208,18 +208,18 @@ fn ended(done: Result<(), String>) -> ExitCode {
     done.map_or_else(|why| failed(&why), |()| ExitCode::SUCCESS)
 }
 
-fn read<T: for<'a> Deserialize<'a>>(answer: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(answer)
-        .map_err(|error| format!("this is not a router of this version: {error}"))
+fn read<T: for<'a> Deserialize<'a>>(response: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(response)
+        .map_err(|error| format!("the response is not from a router of this version: {error}"))
 }
 
 fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
-    let told = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    told.map_err(|error| format!("cannot write: {error}"))
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| format!("cannot write: {error}"))
 }
 
-/// A part of a path or a query, whatever is in it.
+/// Percent-encodes a part of a path or a query.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
@@ -238,8 +238,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_read_with_and_without_its_worker() {
-        let seat = |text: &str| text.parse::<Place>().map(|Place(seat)| seat);
+    fn slice_address_parses_with_and_without_worker() {
+        let seat = |text: &str| text.parse::<SliceAddress>().map(|SliceAddress(seat)| seat);
         let local = SliceId { worker: LOCAL.into(), gpu: 0, position: "3g.40gb@4".into() };
         assert_eq!(seat("gpu0/3g.40gb@4"), Ok(local.clone()));
         let far = SliceId { worker: "alpha".into(), gpu: 12, ..local };
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_any_bytes_stays_one_part_of_a_path() {
+    fn names_are_percent_encoded() {
         assert_eq!(escaped("rack 1/a?b#c%"), "rack%201%2Fa%3Fb%23c%25");
         assert_eq!(escaped("alpha-1.eu"), "alpha-1.eu");
     }

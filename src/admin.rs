@@ -1,4 +1,4 @@
-//! Asking a running router's admin port.
+//! A client of a running router's admin port.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -6,7 +6,7 @@ use loadtest::target::{Target, Url};
 
 use crate::program::chain;
 
-/// Lets `time` pass before a router is asked again.
+/// Waits before the next request to a router.
 pub(crate) fn pause(time: Duration) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| format!("cannot wait: {error}"))?;
@@ -14,42 +14,42 @@ pub(crate) fn pause(time: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Which router, and as whom.
+/// Address and API key of a router's admin port.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct Door {
-    /// The router's admin address
+pub(crate) struct Admin {
+    /// Address of the router's admin port
     #[arg(long, default_value = "http://127.0.0.1:8002")]
     pub(crate) url: String,
-    /// The environment variable that holds the key
+    /// Environment variable that holds the API key
     #[arg(long, value_name = "VARIABLE")]
     key_env: Option<String>,
-    /// The file that holds the key
+    /// File that holds the API key
     #[arg(long, value_name = "FILE", conflicts_with = "key_env")]
     key_file: Option<PathBuf>,
 }
 
 /// A request other than a plain GET.
 #[derive(Debug, Default)]
-pub(crate) struct Question<'a> {
+pub(crate) struct Call<'a> {
     pub(crate) method: &'a str,
     /// Whole header lines, or nothing.
     pub(crate) headers: &'a str,
     pub(crate) body: &'a [u8],
 }
 
-impl Door {
-    /// The body of what is at `path`, which must be there.
+impl Admin {
+    /// The body of a GET of `path`.
     pub(crate) fn get(&self, path: &str) -> Result<Vec<u8>, String> {
-        self.ask(path, &Question { method: "GET", ..Question::default() })
+        self.send(path, &Call { method: "GET", ..Call::default() })
     }
 
-    /// The body of the answer, if it is one that says yes.
-    pub(crate) fn ask(&self, path: &str, question: &Question<'_>) -> Result<Vec<u8>, String> {
+    /// The body of a 2xx response; any other status is an error.
+    pub(crate) fn send(&self, path: &str, call: &Call<'_>) -> Result<Vec<u8>, String> {
         let url = Url::parse(&self.url).map_err(|error| chain(&error))?;
         let key = self.key()?;
         let router = Target::find(url, key.as_deref()).map_err(|error| chain(&error))?;
         let Target { url, authorization, .. } = &router;
-        let Question { method, headers, body } = question;
+        let Call { method, headers, body } = call;
         let head = format!(
             "{method} {}{path} HTTP/1.1\r\nhost: {}\r\n{authorization}{headers}\
              content-length: {}\r\n\r\n",
@@ -62,20 +62,21 @@ impl Door {
             return Ok(page.body);
         }
         let hint = match page.status {
-            401 => "; --key-file or --key-env says where the key is",
+            401 => "; give the API key with --key-file or --key-env",
             _ => "",
         };
-        Err(format!("{} said {}: {}{hint}", self.url, page.status, page.words()))
+        Err(format!("{} returned {}: {}{hint}", self.url, page.status, page.words()))
     }
 
     fn key(&self) -> Result<Option<String>, String> {
         let from_file = |file: &PathBuf| {
             let read = fs::read_to_string(file);
-            read.map_err(|error| format!("cannot read the key in {}: {error}", file.display()))
+            read.map_err(|error| format!("cannot read the API key in {}: {error}", file.display()))
         };
         let from_environment = |name: &String| {
-            std::env::var(name)
-                .map_err(|_| format!("the environment has no {name} to take the key from"))
+            std::env::var(name).map_err(|_| {
+                format!("environment variable {name} is not set; it should hold the API key")
+            })
         };
         let text = match (&self.key_file, &self.key_env) {
             (Some(file), _) => from_file(file)?,

@@ -1,34 +1,34 @@
-//! What an order would lead to, in the terminal.
+//! The effect of an override, as text.
 
 use serde_json::Value;
 
 /// The longest name shown whole.
 const NAME: usize = 18;
 
-/// What draining a worker leads to.
-pub(super) fn drained(worker: &str, told: &Value) -> String {
-    let effect = effect(&told["effect"]);
-    if told["applied"] == true {
-        return format!("{worker} drains\n{effect}");
+pub(super) fn drained(worker: &str, result: &Value) -> String {
+    let effect = effect(&result["effect"]);
+    if result["applied"] == true {
+        return format!("draining {worker}\n{effect}");
     }
-    format!("if {worker} is drained:\n{effect}nothing was changed; add --apply to do it\n")
+    format!("if {worker} is drained:\n{effect}nothing was changed; add --apply to apply it\n")
 }
 
-/// What a pin leads to.
-pub(super) fn pinned(model: &str, told: &Value) -> String {
-    let at = &told["at"];
+pub(super) fn pinned(model: &str, result: &Value) -> String {
+    let at = &result["at"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let place = format!("{} gpu{} {}", text(&at["worker"]), at["gpu"], text(&at["position"]));
-    let effect = effect(&told["effect"]);
-    if told["applied"] == true {
+    let effect = effect(&result["effect"]);
+    if result["applied"] == true {
         return format!("{model} is pinned to {place}\n{effect}");
     }
-    format!("if {model} is pinned to {place}:\n{effect}nothing was changed; add --apply to do it\n")
+    format!(
+        "if {model} is pinned to {place}:\n{effect}nothing was changed; add --apply to apply it\n"
+    )
 }
 
 fn effect(effect: &Value) -> String {
     if effect.is_null() {
-        return "  the planner has not decided anything yet\n".to_owned();
+        return "  the planner has no plan yet\n".to_owned();
     }
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut text = String::new();
@@ -54,7 +54,7 @@ fn effect(effect: &Value) -> String {
     }
     let lacking = list(&effect["lacking"]);
     if !lacking.is_empty() {
-        text += "\n  then the fleet cannot hold what is asked of it:\n";
+        text += "\n  the rest of the fleet cannot carry the load:\n";
     }
     for why in lacking {
         text += &format!("  {}\n", why.as_str().unwrap_or_default());
