@@ -6,7 +6,7 @@ use config::Config;
 use router::{
     drain::Ended,
     serve::{Router, Start},
-    state::Build,
+    trace::Build,
 };
 
 use crate::{

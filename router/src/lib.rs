@@ -32,6 +32,7 @@ pub mod records;
 pub mod registry;
 pub mod replay;
 pub mod replica;
+pub mod request;
 pub mod serve;
 pub mod state;
 mod steer;

@@ -25,9 +25,64 @@ use crate::{
     count::recent::{Point, Recent},
     dispatch::{Dispatcher, Replica},
     error::InferError,
-    http::backend::{Answer, Availability, Job, Served},
+    request::{Answer, Request},
     state::{ModelState, Replicas},
 };
+
+/// A served model as a door sees it: [`Model`], or ten lines in a test of the protocol.
+pub trait Served: Send + Sync + 'static {
+    /// The name in paths and replies.
+    fn name(&self) -> &str;
+
+    /// The one version served.
+    fn version(&self) -> &str;
+
+    /// What runs it, as its replicas report it.
+    fn platform(&self) -> String;
+
+    /// The most rows one request or batch may hold.
+    fn max_batch(&self) -> u32;
+
+    /// The class of requests that name none.
+    fn class(&self) -> Class;
+
+    /// The time from arrival to answer, and the share of requests that must keep within it.
+    fn objective(&self) -> (Duration, f64);
+
+    /// What it takes and gives; none until a replica has said.
+    fn signature(&self) -> Option<Arc<Signature>>;
+
+    /// Whether it can be asked now.
+    fn availability(&self) -> Availability;
+
+    /// Takes it out of service, or puts it back. Doing either twice is doing it once.
+    fn set_in_service(&self, in_service: bool);
+
+    /// Whether equal requests may be answered from memory.
+    fn remembers(&self) -> bool;
+
+    /// What it has done since the router started.
+    fn stats(&self) -> ModelStats;
+
+    /// Answers `request`. Dropping the future is the client hanging up.
+    fn infer(&self, request: Request) -> impl Future<Output = Result<Answer, InferError>> + Send;
+}
+
+/// Whether a model can be asked now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// At least one replica is warm.
+    Ready,
+    /// Replicas are on their way.
+    Loading,
+    /// It has no replica because nobody has asked for it; the next request brings one.
+    Asleep,
+    /// It cannot be asked, and nothing is being done about it.
+    Unavailable {
+        /// Why, for people.
+        reason: String,
+    },
+}
 
 /// A model the router serves.
 #[derive(Debug)]
@@ -212,10 +267,10 @@ impl Model {
         self.cache.is_on().then(|| self.cache.view())
     }
 
-    async fn recall(&self, job: Job) -> Result<Answer, InferError> {
-        let caller = self.dispatcher.caller(job.arrived);
+    async fn recall(&self, request: Request) -> Result<Answer, InferError> {
+        let caller = self.dispatcher.caller(request.arrived);
         let objective = self.config.load().slo;
-        let result = self.cache.answer(job, objective, &self.dispatcher).await;
+        let result = self.cache.answer(request, objective, &self.dispatcher).await;
         caller.told(&result);
         result
     }
@@ -320,12 +375,12 @@ impl Served for Model {
         self.dispatcher.tally().stats(&self.name, &self.version)
     }
 
-    fn infer(&self, job: Job) -> impl Future<Output = Result<Answer, InferError>> + Send {
+    fn infer(&self, request: Request) -> impl Future<Output = Result<Answer, InferError>> + Send {
         if self.cache.is_on() {
             // In a box, so that models without a cache do not pay for its size.
-            return Either::Left(Box::pin(self.recall(job)));
+            return Either::Left(Box::pin(self.recall(request)));
         }
-        let ticket = self.dispatcher.submit(job);
+        let ticket = self.dispatcher.submit(request);
         Either::Right(async move { ticket?.answer().await })
     }
 }

@@ -8,8 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     dataplane::{Attach, DataPlane},
-    http::backend::Served,
-    model::{Failure, Models},
+    model::{Failure, Models, Served},
     replica::{Endpoint, Replicas},
 };
 

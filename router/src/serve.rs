@@ -36,9 +36,9 @@ use crate::{
     orders::Orders,
     place,
     registry::Registry,
-    state::{self, Build, State},
+    state::{self, State},
     steer,
-    trace::Tracer,
+    trace::{Build, Tracer},
 };
 
 /// A router that listens.
@@ -126,9 +126,9 @@ impl Router {
             let tls = move || shared.tls.load().as_ref().map(|tls| Arc::clone(&tls.join));
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
-        let election = ground.map(|ground| ground.stand(&state));
-        tokio::spawn(place::run(Arc::downgrade(&state), learned));
-        tokio::spawn(lend::run(Arc::downgrade(&state)));
+        let election = ground.map(|ground| ground.stand(&state.backend));
+        tokio::spawn(place::run(Arc::downgrade(&state.backend), learned));
+        tokio::spawn(lend::run(Arc::downgrade(&state.backend)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
@@ -214,7 +214,7 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
     let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
-        jobs: Some(Arc::new(Office::new(Arc::clone(state)))),
+        jobs: Some(Arc::new(Office::new(Arc::clone(&state.backend)))),
         metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()

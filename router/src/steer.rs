@@ -15,7 +15,7 @@ use crate::{
     records::KeepError,
     registry::Registry,
     serve::{swap, wall_clock_s},
-    state::Build,
+    trace::Build,
 };
 
 /// Says what another objective would lead to, and puts it in force if that is asked for.

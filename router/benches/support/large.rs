@@ -10,10 +10,10 @@ use router::{
     metrics::{self, Format},
     place::{Moved, PlanState, PlannedModel},
     state::{
-        Build, ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence,
-        ReplicaPhase, ReplicaState, Replicas, SliceState, State, WorkerState,
+        ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence, ReplicaPhase,
+        ReplicaState, Replicas, SliceState, State, WorkerState,
     },
-    trace::SpanTotals,
+    trace::{Build, SpanTotals},
 };
 
 const MODELS: usize = 200;

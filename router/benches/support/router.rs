@@ -55,7 +55,7 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
     let fleet = Arc::clone(registry.fleet());
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-    tokio::spawn(place::run(Arc::downgrade(&state), Learned::open(None)?));
+    tokio::spawn(place::run(Arc::downgrade(&state.backend), Learned::open(None)?));
     let (theirs, mut ours) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move { welcome(theirs, "bench", &Trust::Everyone, &fleet).await });
     let (token, worker) = (String::new(), "bench".to_owned());

@@ -119,7 +119,7 @@ async fn workers<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
 }
 
 async fn models<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
-    reply::json(StatusCode::OK, &views::models(&admin.shared.backend))
+    reply::json(StatusCode::OK, &views::models(&*admin.shared.backend))
 }
 
 async fn tenants<B: Backend>(

@@ -7,11 +7,14 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::TEXT;
-use crate::http::{
-    ServerState,
-    backend::{Availability, Backend, Served},
-    models,
-    reply::{self, Reply},
+use crate::{
+    http::{
+        ServerState,
+        backend::Backend,
+        models,
+        reply::{self, Reply},
+    },
+    model::{Availability, Served},
 };
 
 /// `/readyz`: one word, or with `?verbose` every check, as the Kubernetes API server has it.

@@ -3,7 +3,7 @@
 use oip::Tensor;
 
 use super::key::{Key, detached};
-use crate::http::backend::Answer;
+use crate::request::Answer;
 
 /// What an answer takes beside its tensors and its key: its node and places in the tables, which
 /// may be half empty, and the headers of some ten allocations.

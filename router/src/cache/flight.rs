@@ -11,7 +11,7 @@ use futures_util::{
 };
 
 use super::{Cache, Outcome, Source, entry::Entry, key::Key};
-use crate::http::backend::{Answer, Job};
+use crate::request::{Answer, Request};
 
 /// What all who wait for one computation hold; dropping the last gives it up.
 pub(super) type Underway = Shared<BoxFuture<'static, Outcome>>;
@@ -29,11 +29,11 @@ impl Flight {
         cache: &Arc<Cache>,
         key: &Arc<Key>,
         source: S,
-        job: Job,
+        request: Request,
     ) -> (Self, Underway) {
         let landing = Landing { cache: Arc::clone(cache), key: Arc::clone(key) };
         let computing = async move {
-            let outcome = source.compute(job).await;
+            let outcome = source.compute(request).await;
             if let Ok(answer) = &outcome {
                 landing.remember(answer);
             }

@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{cache::key::Key, http::backend::Answer};
+    use crate::{cache::key::Key, request::Answer};
 
     fn entry(hash: u64, data_bytes: usize) -> Arc<Entry> {
         let data = Bytes::from(vec![0; data_bytes]);

@@ -44,7 +44,7 @@ use self::{
 };
 use crate::{
     error::InferError,
-    http::backend::{Answer, Job},
+    request::{Answer, Request},
 };
 
 /// How a request ends.
@@ -55,7 +55,7 @@ type PlaceHash = foldhash::fast::RandomState;
 /// What computes the answers that are not remembered.
 pub trait Source: Clone + Send + 'static {
     /// Computes one. Dropping the future gives it up.
-    fn compute(self, job: Job) -> impl Future<Output = Outcome> + Send + 'static;
+    fn compute(self, request: Request) -> impl Future<Output = Outcome> + Send + 'static;
 
     /// A request was looked up, which took `took`. Told once for each.
     fn looked_up(&self, lookup: Lookup, took: Duration);
@@ -141,38 +141,39 @@ impl Cache {
         self.known.lock().memory.view()
     }
 
-    /// The answer to `job`: remembered, shared with an equal request, or computed by `source`.
+    /// The answer to `request`: remembered, shared with an equal request, or computed by `source`.
     pub async fn answer<S: Source>(
         self: &Arc<Self>,
-        job: Job,
+        request: Request,
         objective: Duration,
         source: &S,
     ) -> Outcome {
         let started = Instant::now();
-        let deadline = job.arrived + job.timeout.map_or(objective, |own| own.min(objective));
-        let key = Arc::new(Key::new(&job.inputs, &self.seed));
-        let mut found = self.find(&key, &job, source);
+        let deadline =
+            request.arrived + request.timeout.map_or(objective, |own| own.min(objective));
+        let key = Arc::new(Key::new(&request.inputs, &self.seed));
+        let mut found = self.find(&key, &request, source);
         source.looked_up(found.lookup(), started.elapsed());
         loop {
             let flight = match found {
                 Found::Remembered(entry) => return Ok(entry.answer()),
                 Found::Ours(flight) => return flight.await,
-                Found::Crowded => return source.clone().compute(job).await,
+                Found::Crowded => return source.clone().compute(request).await,
                 Found::Underway(flight) => flight,
             };
             match timeout_at(deadline, flight).await {
                 Ok(Err(InferError::Overloaded { .. } | InferError::TooLate { .. })) => {}
                 Ok(result) => return result,
                 Err(_) => {
-                    let (model, waited) = (self.model.clone(), job.arrived.elapsed());
+                    let (model, waited) = (self.model.clone(), request.arrived.elapsed());
                     return Err(InferError::TooLate { model, waited });
                 }
             }
-            found = self.find(&key, &job, source);
+            found = self.find(&key, &request, source);
         }
     }
 
-    fn find<S: Source>(self: &Arc<Self>, key: &Arc<Key>, job: &Job, source: &S) -> Found {
+    fn find<S: Source>(self: &Arc<Self>, key: &Arc<Key>, request: &Request, source: &S) -> Found {
         loop {
             // Keys are compared after the lock is let go of: they may be long.
             let mut known = self.known.lock();
@@ -185,7 +186,7 @@ impl Cache {
                 };
             }
             let Some(flight) = known.flights.get(&key.hash()).cloned() else {
-                let (flight, ours) = Flight::new(self, key, source.clone(), job.clone());
+                let (flight, ours) = Flight::new(self, key, source.clone(), request.clone());
                 known.flights.insert(key.hash(), flight);
                 return Found::Ours(ours);
             };

@@ -51,8 +51,8 @@ use crate::{
     clock::Clock,
     count::{ModelMetrics, Outcome},
     error::InferError,
-    http::backend::{Answer, Job},
-    transport::Link,
+    request::{Answer, Request},
+    transport::{Link, LinkError},
 };
 
 /// What a client is told to wait when no replica is there at all, at least.
@@ -92,14 +92,6 @@ pub struct Replica {
     pub measured: Vec<(u32, Duration)>,
     /// What the model takes and gives.
     pub signature: Arc<oip::Signature>,
-}
-
-/// An answer to a batch that its replica does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("batch {batch} was answered, which was not asked")]
-pub struct Unasked {
-    /// What it calls the batch.
-    pub batch: u64,
 }
 
 impl Dispatcher {
@@ -152,32 +144,33 @@ impl Dispatcher {
         }
     }
 
-    /// Takes a job in, or says at once why not.
-    pub fn submit(self: &Arc<Self>, job: Job) -> Result<Ticket, InferError> {
-        self.take_in(job, Counted::Here)
+    /// Takes a request in, or says at once why not.
+    pub fn submit(self: &Arc<Self>, request: Request) -> Result<Ticket, InferError> {
+        self.take_in(request, Counted::Here)
     }
 
-    fn take_in(self: &Arc<Self>, job: Job, counted: Counted) -> Result<Ticket, InferError> {
+    fn take_in(self: &Arc<Self>, request: Request, counted: Counted) -> Result<Ticket, InferError> {
         let now = self.clock.now();
-        let arrived = self.clock.moment(job.arrived);
+        let arrived = self.clock.moment(request.arrived);
         let (reply, receiver) = oneshot::channel();
         let mut state = self.state.lock();
-        let allowed = job.timeout.map_or(state.objective, |own| own.min(state.objective));
+        let allowed = request.timeout.map_or(state.objective, |own| own.min(state.objective));
         let deadline = arrived + allowed;
         let came = Came { arrived, entered: now, allowed };
-        let Some(key) = state.key_of(&job.inputs) else {
+        let Some(key) = state.key_of(&request.inputs) else {
             let why = "too many different input shapes are waiting".to_owned();
             let error = InferError::Unavailable { model: self.name.clone(), why };
             return Err(self.turned_away(&mut state, counted, now.since(arrived), error));
         };
-        let (rows, inputs, traced) = (job.rows, job.inputs, job.traced);
+        let (rows, inputs, traced) = (request.rows, request.inputs, request.traced);
         let pending = Pending { id: 0, key, came, rows, inputs, counted, traced, reply };
         let id = state.hold(pending);
-        let class = match job.class {
+        let class = match request.class {
             config::Class::Interactive => Class::Interactive,
             config::Class::Batch => Class::Batch,
         };
-        let arrival = Arrival { id, key, deadline, rows: job.rows, tenant: job.tenant, class };
+        let arrival =
+            Arrival { id, key, deadline, rows: request.rows, tenant: request.tenant, class };
         let admitted = state.enter(arrival, now);
         self.carry_out(&mut state, now);
         if let Err(why) = admitted {
@@ -237,11 +230,11 @@ impl Dispatcher {
     }
 
     /// A batch has come back. A replica that answers what it was not asked is not to be listened to.
-    pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) -> Result<(), Unasked> {
+    pub fn returned(&self, replica: u32, reply: &Reply, body: &Bytes) -> Result<(), LinkError> {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let batch = reply.batch;
-        let mut sent = state.take_back(replica, batch).ok_or(Unasked { batch })?;
+        let mut sent = state.take_back(replica, batch).ok_or(LinkError::Unasked { batch })?;
         // An executor may say of its time what it likes, but not more than passed here.
         let facts = reply.facts.at_most(now.since(sent.at));
         if let Some(span) = sent.span.take() {

@@ -1,4 +1,4 @@
-//! Jobs that several callers wait for, each of them counted for itself.
+//! Requests that several callers wait for, each of them counted for itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     cache::{Lookup, Source},
     count::Outcome,
     error::InferError,
-    http::backend::{Answer, Job},
+    request::{Answer, Request},
 };
 
 /// Someone who waits for an answer. Dropped before it is [told](Caller::told), it has hung up.
@@ -47,8 +47,8 @@ impl Dispatcher {
 }
 
 impl Source for Arc<Dispatcher> {
-    async fn compute(self, job: Job) -> Result<Answer, InferError> {
-        self.take_in(job, Counted::ByCaller)?.answer().await
+    async fn compute(self, request: Request) -> Result<Answer, InferError> {
+        self.take_in(request, Counted::ByCaller)?.answer().await
     }
 
     /// One that joins is a hit in `/stats`, which knows no third: it spares the model a request.

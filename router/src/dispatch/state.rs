@@ -21,7 +21,7 @@ use super::{
 use crate::{
     count::Histogram,
     error::InferError,
-    http::backend::Answer,
+    request::Answer,
     trace::{BatchSpan, Traced},
     transport::Link,
 };

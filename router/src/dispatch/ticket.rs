@@ -6,7 +6,7 @@ use policy::moment::Moment;
 use tokio::sync::oneshot;
 
 use super::Dispatcher;
-use crate::{error::InferError, http::backend::Answer};
+use crate::{error::InferError, request::Answer};
 
 /// A request in the dispatcher. Dropping it takes the request out again.
 #[derive(Debug)]

@@ -87,7 +87,7 @@ impl Election {
         self.standing.peers().retain(|name| routers.contains(name));
         self.name(leader);
         if let (None, Some(state)) = (self.standing.term(), self.state.upgrade()) {
-            aside(move || state.backend.take_records(&records)).await;
+            aside(move || state.take_records(&records)).await;
         }
     }
 
@@ -118,7 +118,7 @@ impl Election {
         if let (None, Some(state)) = (self.standing.term(), self.state.upgrade())
             && !change.is_empty()
         {
-            aside(move || state.backend.take_change(change)).await;
+            aside(move || state.take_change(change)).await;
         }
     }
 

@@ -29,7 +29,6 @@ use tokio::{
 
 use self::name::Name;
 use crate::{
-    http::ServerState,
     leader::{Leader, Standing, Turn},
     records::{About, Keys, SharedRecords, record},
     registry::Registry,
@@ -50,7 +49,7 @@ pub struct Election {
     keys: Keys,
     standing: Arc<Standing>,
     /// The router as a whole, once it runs.
-    state: Weak<ServerState<Registry>>,
+    state: Weak<Registry>,
     /// There is no leader, so that there is no reason to wait.
     vacant: Notify,
     /// What is known must be read anew.
@@ -101,7 +100,7 @@ impl Ground {
     }
 
     /// Stands for election from now on, until the tasks are dropped.
-    pub fn stand(self, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
+    pub fn stand(self, state: &Arc<Registry>) -> (Arc<Election>, JoinSet<()>) {
         let election = Arc::new(Election {
             name: Name::new(self.keys.router(&self.me.name)),
             client: self.client,
@@ -157,7 +156,7 @@ impl Election {
                     self.standing.set_leader(None);
                     self.outdated.notify_one();
                     if let Some(state) = self.state.upgrade() {
-                        state.backend.fleet().withdraw();
+                        state.fleet().withdraw();
                     }
                 }
                 None => {}
@@ -232,7 +231,7 @@ impl Election {
             }
         };
         let Some(state) = self.state.upgrade() else { return };
-        let registry = &state.backend;
+        let registry = &state;
         let (mut records, mut workers) = (Records::new(), BTreeSet::new());
         for pair in &listed.pairs {
             match self.keys.about(&pair.key) {
@@ -244,7 +243,7 @@ impl Election {
             }
         }
         let kept = Arc::clone(&state);
-        let read = spawn_blocking(move || kept.backend.take_records(&records)).await;
+        let read = spawn_blocking(move || kept.take_records(&records)).await;
         if read.is_err() {
             return;
         }

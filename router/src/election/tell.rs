@@ -28,7 +28,7 @@ impl Election {
             // What is not heard now is heard with the next.
             let _ = self.hold_name(lease).await;
             match self.standing.acts() {
-                Some(term) => self.register(term, state.backend.fleet().names(), &mut told).await,
+                Some(term) => self.register(term, state.fleet().names(), &mut told).await,
                 None => told = None,
             }
         }
@@ -37,7 +37,7 @@ impl Election {
     /// Says under its name what this router is asked for; whether the name is its own.
     pub(super) async fn hold_name(&self, lease: u64) -> Result<bool, EtcdError> {
         let Some(state) = self.state.upgrade() else { return Ok(false) };
-        let traffic = state.backend.plane().traffic();
+        let traffic = state.plane().traffic();
         let models = traffic.iter().map(|(model, traffic)| (model.clone(), traffic.into()));
         let registration = Registration { admin: self.me.admin.clone(), models: models.collect() };
         let value = json!(registration).to_string();

@@ -1,4 +1,4 @@
-//! The inference endpoint: from a body to a job, from an answer to a reply.
+//! The inference endpoint: from a body to a request, from an answer to a reply.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,12 +6,12 @@ use bytes::Bytes;
 use config::Class;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::body::Incoming;
-use oip::{Encoded, Memory, Parameters, Request, Signature, Value};
+use oip::{Encoded, Memory, Parameters, Signature, Value};
 use tokio::task::spawn_blocking;
 
 use super::{
     Call, ServerState,
-    backend::{Availability, Backend, Job, Served},
+    backend::Backend,
     body,
     coding::{Coding, MIN_PACKED_BYTES},
     listen::Peer,
@@ -22,6 +22,8 @@ use super::{
 use crate::{
     auth::{Access, Admitted, Caller},
     error::InferError,
+    model::{Availability, Served},
+    request::Request,
     trace::Traced,
 };
 
@@ -81,17 +83,17 @@ async fn answer<B: Backend>(
 ) -> Result<Response<Reply>, InferError> {
     let model = asked.model;
     let prepared = prepare(state, call, body, asked).await;
-    let (request, job, _share) =
+    let (decoded, request, _share) =
         prepared.inspect_err(|error| state.backend.refused(Some(model), error))?;
-    let answer = model.infer(job).await?;
+    let answer = model.infer(request).await?;
     let response = oip::Response {
         model_name: model.name().to_owned(),
         model_version: model.version().to_owned(),
-        id: request.id.clone(),
+        id: decoded.id.clone(),
         parameters: Parameters::default(),
         outputs: answer.outputs,
     };
-    let encoded = encode(response, request).await?;
+    let encoded = encode(response, decoded).await?;
     write(encoded, Coding::of_reply(&call.head.headers)).await
 }
 
@@ -101,25 +103,25 @@ async fn prepare<B: Backend>(
     call: &Call<'_>,
     body: &mut Incoming,
     asked: Asked<'_, B::Model>,
-) -> Result<(Request, Job, Share), InferError> {
+) -> Result<(oip::Request, Request, Share), InferError> {
     let Asked { model, access, caller, traced } = asked;
     let headers = &call.head.headers;
     let signature = known_signature(model)?;
     let header_length = header_length(headers)?;
     let (body, share) = body::read(headers, body, state.body_limits(), call.arrived).await?;
-    let mut request = decode(call.peer, body, header_length, &signature).await?;
-    let rows = signature.check(&mut request, model.max_batch())?;
+    let mut decoded = decode(call.peer, body, header_length, &signature).await?;
+    let rows = signature.check(&mut decoded, model.max_batch())?;
     access.charge_rows(caller, rows);
-    let job = Job {
+    let request = Request {
         rows,
         arrived: call.arrived,
-        timeout: timeout(headers, &request.parameters)?,
-        class: class(headers, &request.parameters)?.unwrap_or_else(|| model.class()),
+        timeout: timeout(headers, &decoded.parameters)?,
+        class: class(headers, &decoded.parameters)?.unwrap_or_else(|| model.class()),
         tenant: caller.tenant,
-        inputs: std::mem::take(&mut request.inputs),
+        inputs: std::mem::take(&mut decoded.inputs),
         traced,
     };
-    Ok((request, job, share))
+    Ok((decoded, request, share))
 }
 
 fn known_signature(model: &impl Served) -> Result<Arc<Signature>, InferError> {
@@ -166,17 +168,17 @@ async fn decode(
     body: Bytes,
     header_length: Option<usize>,
     signature: &Signature,
-) -> Result<Request, InferError> {
+) -> Result<oip::Request, InferError> {
     match header_length {
         Some(0) => Ok(signature.raw_request(body)?),
         Some(length) if length <= Memory::MOST_BYTES => {
             Ok(peer.said.lock().decode(body, header_length)?)
         }
         length if length.unwrap_or(body.len()) <= INLINE_BYTES => {
-            Ok(Request::decode(body, header_length)?)
+            Ok(oip::Request::decode(body, header_length)?)
         }
         Some(_) | None => {
-            match spawn_blocking(move || Request::decode(body, header_length)).await {
+            match spawn_blocking(move || oip::Request::decode(body, header_length)).await {
                 Ok(decoded) => Ok(decoded?),
                 Err(_) => Err(InferError::Internal { what: "decoding the request" }),
             }
@@ -234,7 +236,7 @@ fn parameter(
     }
 }
 
-async fn encode(response: oip::Response, request: Request) -> Result<Encoded, InferError> {
+async fn encode(response: oip::Response, request: oip::Request) -> Result<Encoded, InferError> {
     let in_json = response.outputs.iter().filter(|output| !request.wants_binary(&output.name));
     let bytes: usize = in_json.map(|output| output.data.len()).sum();
     if bytes <= INLINE_BYTES {

@@ -1,7 +1,7 @@
 //! The inference listener: Open Inference Protocol over HTTP/1.1 and HTTP/2.
 //!
 //! Requests are routed by hand and answered by plain functions over hyper: the path of an inference
-//! request is one match, one body, one job, one reply, with nothing boxed on the way. Everything
+//! request is one match, one body, one request, one reply, with nothing boxed on the way. Everything
 //! that can change while the router runs (limits, callers) is read per connection or per request.
 
 mod activity;
@@ -17,7 +17,7 @@ pub(crate) mod room;
 mod route;
 mod stream;
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use config::{AccessLog, RouterSettings, Tls};
@@ -28,7 +28,7 @@ use tokio::{net::TcpListener, time::Instant};
 
 pub use self::reply::Reply;
 use self::{
-    backend::{Backend, Served},
+    backend::Backend,
     body::BodyLimits,
     listen::{Answer, Limits, Peer},
     reply::{REQUEST_ID, RequestIds},
@@ -39,16 +39,24 @@ use crate::{
     auth::Access,
     drain::Drain,
     error::InferError,
+    model::Served,
     trace::{TRACE_RESPONSE, Tracer},
 };
 
 pub(crate) use self::route::unknown;
 
-/// Everything the listeners share.
+/// The inference listener: the models, and what it shares with every other listener.
 #[derive(Debug)]
 pub struct ServerState<B> {
     /// The models.
-    pub backend: B,
+    pub backend: Arc<B>,
+    /// What it shares.
+    pub shared: Arc<Shared>,
+}
+
+/// Everything the listeners share.
+#[derive(Debug)]
+pub struct Shared {
     /// Limits and the access log; swapped on reload.
     pub settings: ArcSwap<RouterSettings>,
     /// Callers and their rates; swapped on reload.
@@ -70,13 +78,13 @@ pub(crate) struct Call<'a> {
     pub(crate) arrived: Instant,
 }
 
-impl<B: Backend> ServerState<B> {
-    /// The state of a router that serves `backend`.
-    pub fn new(backend: B, settings: RouterSettings, access: Access, drain: Arc<Drain>) -> Self {
+impl Shared {
+    /// Without traces and TLS, which may come later.
+    pub fn new(settings: RouterSettings, access: Access, drain: Arc<Drain>) -> Self {
         let (settings, access) = (ArcSwap::from_pointee(settings), ArcSwap::from_pointee(access));
         let (tracer, tls) = (ArcSwapOption::empty(), ArcSwapOption::empty());
         let (ids, room) = (RequestIds::default(), Arc::default());
-        Self { backend, settings, access, drain, tracer, tls, ids, room }
+        Self { settings, access, drain, tracer, tls, ids, room }
     }
 
     /// The TLS of HTTP connections that begin now.
@@ -88,6 +96,42 @@ impl<B: Backend> ServerState<B> {
     fn body_limits(&self) -> BodyLimits {
         let settings = self.settings.load();
         BodyLimits::new(&settings, self.room.share(settings.max_buffered_bytes))
+    }
+
+    /// Gives a reply what every reply has, and the rest of an unread body its end.
+    pub(crate) fn finish<R>(
+        &self,
+        call: &Call<'_>,
+        unread: Option<Incoming>,
+        mut response: Response<R>,
+    ) -> Response<R> {
+        let settings = self.settings.load();
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, self.ids.of(&call.head.headers));
+        if self.drain.is_draining() && call.head.version < Version::HTTP_2 {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(body) = unread {
+            body::discard(&call.head.headers, call.head.version, body, settings.max_body_bytes);
+        }
+        log(settings.access_log, call, &response);
+        response
+    }
+}
+
+impl<B> Deref for ServerState<B> {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl<B: Backend> ServerState<B> {
+    /// The state of a router that serves `backend`.
+    pub fn new(backend: B, settings: RouterSettings, access: Access, drain: Arc<Drain>) -> Self {
+        let shared = Arc::new(Shared::new(settings, access, drain));
+        Self { backend: Arc::new(backend), shared }
     }
 
     /// Why the router is not ready; empty if it is.
@@ -176,26 +220,6 @@ impl<B: Backend> ServerState<B> {
         }
         span.answered(response.status(), reason);
         Ok(response)
-    }
-
-    /// Gives a reply what every reply has, and the rest of an unread body its end.
-    pub(crate) fn finish<R>(
-        &self,
-        call: &Call<'_>,
-        unread: Option<Incoming>,
-        mut response: Response<R>,
-    ) -> Response<R> {
-        let settings = self.settings.load();
-        let headers = response.headers_mut();
-        headers.insert(REQUEST_ID, self.ids.of(&call.head.headers));
-        if self.drain.is_draining() && call.head.version < Version::HTTP_2 {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        if let Some(body) = unread {
-            body::discard(&call.head.headers, call.head.version, body, settings.max_body_bytes);
-        }
-        log(settings.access_log, call, &response);
-        response
     }
 }
 

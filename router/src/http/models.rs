@@ -13,13 +13,16 @@ use serde_json::json;
 
 use super::{
     Call, ServerState,
-    backend::{Availability, Backend, Served},
+    backend::Backend,
     body::{self, BodyLimits},
     infer::no_replica,
     reply::{self, Reply},
     route::{Question, Target},
 };
-use crate::error::InferError;
+use crate::{
+    error::InferError,
+    model::{Availability, Served},
+};
 
 /// The longest body a repository call has a use for.
 const MAX_CALL_BYTES: u64 = 64 << 10;

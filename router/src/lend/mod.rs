@@ -22,7 +22,7 @@ use config::{Config, Loans};
 use policy::{
     fleet::SliceId,
     job::{RankSeen, Terms, settle},
-    loan::{Decisions, History, Tenant, Use, World, accrue, decide},
+    loan::{Decisions, History, LoanWorld, Tenant, Use, accrue, decide},
     round::throttle::{Attainment, Running, Throttles},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -42,7 +42,6 @@ pub use self::{
 use crate::{
     dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    http::ServerState,
     jobs::{Jobs, Record, State, Waits},
     leader::Load,
     records::KeepError,
@@ -63,10 +62,10 @@ fn whole_ms(time: Duration) -> u64 {
 }
 
 /// Lends until the router ends.
-pub async fn run(state: Weak<ServerState<Registry>>) {
+pub async fn run(state: Weak<Registry>) {
     let mut lending = None;
     while let Some(state) = state.upgrade() {
-        let standing = Arc::clone(state.backend.standing());
+        let standing = Arc::clone(state.standing());
         let mut news = standing.news();
         let Some(term) = standing.acts() else {
             lending = None;
@@ -76,12 +75,12 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
             continue;
         };
         let mine = lending.take().filter(|(led, _)| *led == term).map(|(_, lender)| lender);
-        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state.backend));
+        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state));
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
         let (mut heard, changed) = (fleet.changed(), jobs.changed());
-        let mut linked = state.backend.plane().changed();
-        let config = state.backend.config_in_force();
-        let requests = requests(&state.backend, &config);
+        let mut linked = state.plane().changed();
+        let config = state.config_in_force();
+        let requests = requests(&state, &config);
         drop(state);
         // It waits for the disk.
         let round = tokio::task::spawn_blocking(move || {
@@ -282,7 +281,7 @@ impl Lender {
         let jobs: Vec<_> = records.iter().filter(due).map(job).collect();
         let mut tenants = world::tenants(config, config.loans.as_ref(), &self.accounts);
         self.accrue(config, records, &mut tenants, &lendable);
-        let world = World {
+        let world = LoanWorld {
             now,
             slices: &lendable.slices,
             jobs: &jobs,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Config;
-use policy::loan::{Fleet as Offer, admit};
+use policy::loan::{Offer, admit};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     fleet::{LogQuestion, Unanswered},
-    http::ServerState,
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
     records::KeepError,
     registry::Registry,
@@ -29,7 +28,7 @@ const PAGE: u32 = 64 << 10;
 /// What operators and owners of jobs ask for.
 #[derive(Debug)]
 pub struct Office {
-    state: Arc<ServerState<Registry>>,
+    state: Arc<Registry>,
     clock: WallClock,
 }
 
@@ -48,17 +47,17 @@ pub struct LogPage {
 
 impl Office {
     /// The one of this router.
-    pub fn new(state: Arc<ServerState<Registry>>) -> Self {
+    pub fn new(state: Arc<Registry>) -> Self {
         Self { state, clock: WallClock::start() }
     }
 
     fn jobs(&self) -> &Arc<Jobs> {
-        self.state.backend.jobs()
+        self.state.jobs()
     }
 
     /// Only the router that leads changes jobs.
     fn lead(&self) -> Result<(), JobError> {
-        let standing = self.state.backend.standing();
+        let standing = self.state.standing();
         match standing.acts() {
             Some(_) => Ok(()),
             None => Err(KeepError::Follows { leader: standing.leader() }.into()),
@@ -79,7 +78,7 @@ impl Office {
                 format!("the idempotency key has {} bytes; give 1 to {LONGEST_KEY}", key.len());
             return Err(JobError::Invalid { what });
         }
-        let config = self.state.backend.config_in_force();
+        let config = self.state.config_in_force();
         let now_ms = self.clock.now_ms();
         let spec = Submission::read(body)?.check(&config, now_ms)?;
         // A repetition is answered as the first was, whatever has become of the fleet since.
@@ -102,7 +101,7 @@ impl Office {
         spec: &Spec,
         now_ms: u64,
     ) -> Result<Option<u64>, JobError> {
-        let registry = &self.state.backend;
+        let registry = &self.state;
         let (seen, records) = (registry.fleet().look(), registry.jobs().unfinished());
         let lendable = Lendable::new(&seen, &registry.ledger().lock(), &records, now_ms);
         let (_, lease) = terms(config.loans.as_ref());
@@ -134,7 +133,7 @@ impl Office {
     /// Ends a job.
     pub async fn cancel(&self, id: u64) -> Result<JobView, JobError> {
         self.lead()?;
-        let config = self.state.backend.config_in_force();
+        let config = self.state.config_in_force();
         let (notice, _) = terms(config.loans.as_ref());
         let (jobs, now_ms) = (Arc::clone(self.jobs()), self.clock.now_ms());
         let cancelled = spawn_blocking(move || jobs.cancel(id, whole_ms(notice), now_ms)).await;
@@ -157,7 +156,7 @@ impl Office {
             return Err(JobError::Invalid { what });
         };
         let question = LogQuestion { job: id, rank, from, most: PAGE };
-        let fleet = self.state.backend.fleet();
+        let fleet = self.state.fleet();
         match fleet.read_log(&seat.worker, question).await {
             Ok(Some(piece)) => {
                 Ok(LogPage { from: piece.from, text: piece.text, next: piece.next, over })

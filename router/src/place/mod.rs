@@ -33,9 +33,12 @@ use config::Config;
 use policy::{
     demand::{Forecast, Why},
     fleet::{Absent, Advice, Traffic},
-    interference::Load,
+    interference::Draw,
     moment::Moment,
-    place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
+    place::{
+        Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, held_rps, place,
+        wanted_back,
+    },
     plan,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -58,7 +61,6 @@ pub use self::{
 use crate::{
     dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    http::ServerState,
     learned::Learned,
     registry::Registry,
 };
@@ -114,11 +116,11 @@ struct Placer {
 }
 
 /// Places until the router ends, and keeps in `learned` what it learns.
-pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
+pub async fn run(state: Weak<Registry>, learned: Arc<Learned>) {
     let mut notebook = Notebook::new(learned);
     let mut placer: Option<Placer> = None;
     while let Some(state) = state.upgrade() {
-        let standing = Arc::clone(state.backend.standing());
+        let standing = Arc::clone(state.standing());
         let mut news = standing.news();
         let Some(term) = standing.acts() else {
             drop(state);
@@ -130,15 +132,15 @@ pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
             Some(placer) if placer.term == term => placer,
             one => {
                 let placer = one.insert(Placer { term, ..Placer::default() });
-                notebook.recall(&state.backend, placer).await;
+                notebook.recall(&state, placer).await;
                 placer
             }
         };
-        let fleet = Arc::clone(state.backend.fleet());
-        let (mut heard, mut linked) = (fleet.changed(), state.backend.plane().changed());
+        let fleet = Arc::clone(state.fleet());
+        let (mut heard, mut linked) = (fleet.changed(), state.plane().changed());
         let began = Instant::now();
-        placer.round(&state.backend, &fleet).await;
-        notebook.note(&state.backend, placer).await;
+        placer.round(&state, &fleet).await;
+        notebook.note(&state, placer).await;
         drop(state);
         let took = began.elapsed();
         let news = async {
@@ -298,7 +300,7 @@ impl Placer {
             memory_mib: Some(model.memory_mib),
             replicas_min: model.replicas.min,
             replicas_max: model.replicas.max,
-            load: Load::default(),
+            load: Draw::default(),
             slowdown: self.neighbours.slowdown(index),
         };
         config.models.iter().enumerate().map(model).collect()
@@ -316,6 +318,7 @@ impl Placer {
         // What is lent comes back only after its notice.
         let lent = snapshot.gpus.iter().flat_map(|gpu| &gpu.slices).any(|slice| slice.loaned);
         let notice = config.loans.as_ref().filter(|_| lent).map_or(Duration::ZERO, |it| it.notice);
+        let held_rps = held_rps(snapshot);
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
             if let Some(traffic) = traffic.get(&model.name) {
@@ -331,11 +334,12 @@ impl Placer {
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };
             if forecast.why == Why::New {
-                // What is there stays. What it serves changes with its neighbours, and a demand of
-                // just that much would call for one more each time it is a little less.
+                // What is there stays, and nothing is added. What it can serve changes with its
+                // neighbors and with every measurement, so the demand is set by what is known now: a
+                // demand of what it could serve before would call for one more replica.
                 let stay = ready[index].replicas.min(planned.replicas_max);
                 planned.replicas_min = planned.replicas_min.max(stay);
-                planned.demand_rps *= SURE;
+                planned.demand_rps = SURE * forecast.rate_rps.min(held_rps[index]);
             }
             forecasts.push(forecast);
         }

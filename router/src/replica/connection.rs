@@ -148,8 +148,8 @@ impl Serving {
         loop {
             match self.next(&mut received, &pulse, &mut ticks).await {
                 Ok((reply, body)) => {
-                    if let Err(unasked) = dispatcher.returned(self.number, &reply, &body) {
-                        return unasked.into();
+                    if let Err(error) = dispatcher.returned(self.number, &reply, &body) {
+                        return error;
                     }
                 }
                 Err(error) => return error,

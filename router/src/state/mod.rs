@@ -24,7 +24,7 @@ use crate::{
     model::Model,
     place::{self, PinState, PlanState},
     registry::Registry,
-    trace::SpanTotals,
+    trace::{Build, SpanTotals},
 };
 
 /// Everything an operator may want to see at one moment.
@@ -59,15 +59,6 @@ pub struct State {
     pub tenants: Vec<TenantView>,
     /// What became of spans.
     pub spans: SpanTotals,
-}
-
-/// The program that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Build {
-    /// Its version.
-    pub version: String,
-    /// The revision it was built from.
-    pub revision: String,
 }
 
 /// How the configuration was last loaded.

@@ -18,8 +18,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Span, SpanMetrics, otlp};
-use crate::state::Build;
+use super::{Build, Span, SpanMetrics, otlp};
 
 /// Spans in one request, at most, and how long they wait for company.
 const MOST: usize = 512;

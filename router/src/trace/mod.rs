@@ -34,12 +34,20 @@ pub use self::{
     context::{Parent, TRACE_RESPONSE},
     spans::{BatchSpan, BatchSpanEnd, RequestSpan, Span, Traced},
 };
-use crate::state::Build;
 
 /// Spans that may wait for the collector; more are dropped, and counted.
 const QUEUE: usize = 8_192;
 /// How long a stop waits for the collector.
 const LAST_EXPORT: Duration = Duration::from_secs(2);
+
+/// The program that runs, which collectors name spans by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// Its version.
+    pub version: String,
+    /// The revision it was built from.
+    pub revision: String,
+}
 
 /// What became of spans since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,10 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::spans::{Attribute, Identity, Span};
-use crate::state::Build;
+use super::{
+    Build,
+    spans::{Attribute, Identity, Span},
+};
 
 /// The body of one export.
 pub(super) fn body(spans: &[Span], build: &Build) -> Vec<u8> {

@@ -22,7 +22,6 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{read::Frames, unix, write};
-use crate::dispatch::Unasked;
 
 /// How long an executor may take to be reached and to greet: what is dropped on the way is not
 /// waited for.
@@ -59,8 +58,11 @@ pub enum LinkError {
     #[error("the executor does not answer")]
     GivenUp,
     /// It answered a batch that it does not have.
-    #[error("the executor answers what it was not asked")]
-    Unasked(#[from] Unasked),
+    #[error("the executor answered batch {batch}, which it was not sent")]
+    Unasked {
+        /// The batch's number, as the executor gave it.
+        batch: u64,
+    },
     /// The executor does not want us.
     #[error("the executor refused us: {reason}")]
     Refused {

@@ -14,11 +14,11 @@ use router::{
     clock::Clock,
     dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
-    http::backend::Job,
     leader::Standing,
     model::{Model, Models},
     orders::Orders,
     plane::Plane,
+    request::Request,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, WriteHalf, duplex, split},
@@ -161,9 +161,9 @@ pub(crate) fn replica_at(
 }
 
 /// A request for an echo of `number`.
-pub(crate) fn asking(number: u64, timeout: Duration) -> Job {
+pub(crate) fn asking(number: u64, timeout: Duration) -> Request {
     let data = Bytes::copy_from_slice(&number.to_le_bytes());
-    Job {
+    Request {
         inputs: vec![Tensor::new("x", Datatype::Uint8, vec![1, 8], data).unwrap()],
         rows: 1,
         arrived: Instant::now(),

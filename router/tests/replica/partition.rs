@@ -57,8 +57,8 @@ fn router() -> Arc<ServerState<Registry>> {
     let registry = Registry::start(config, Jobs::open(None).unwrap(), parts).unwrap();
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-    tokio::spawn(place::run(Arc::downgrade(&state), Learned::open(None).unwrap()));
-    tokio::spawn(lend::run(Arc::downgrade(&state)));
+    tokio::spawn(place::run(Arc::downgrade(&state.backend), Learned::open(None).unwrap()));
+    tokio::spawn(lend::run(Arc::downgrade(&state.backend)));
     state
 }
 
