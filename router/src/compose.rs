@@ -23,18 +23,20 @@ use tokio::{
 
 use crate::{
     admin::{self, Admin, Hooks},
-    election::{Election, Ground},
+    control::Stored,
+    election::{Candidacy, Election, Ground},
     fleet::{self, LOCAL, Trust},
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
-    lend::{self, Office},
+    lend,
+    office::Office,
     orders::Orders,
     place,
     registry::Registry,
     reload::{self, reload},
     state::{self, State},
-    steer,
+    steer, takeover,
 };
 
 pub use serve::{drain::Ended, trace::Build};
@@ -113,7 +115,8 @@ impl Router {
             None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Standing::alone()),
         };
         let learned = Learned::open(state_dir)?;
-        let registry = Registry::start(config, jobs, (orders, standing))?;
+        let stored = Stored { jobs, orders, learned, leadership: standing };
+        let registry = Registry::start(config, stored)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         reload::secure(&state, tls);
@@ -124,9 +127,10 @@ impl Router {
             let tls = move || shared.tls.load().as_ref().map(|tls| Arc::clone(&tls.join));
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
-        let election = ground.map(|ground| ground.stand(&state.backend));
-        tokio::spawn(place::run(Arc::downgrade(&state.backend), learned));
-        tokio::spawn(lend::run(Arc::downgrade(&state.backend)));
+        let control = state.backend.control();
+        let election = ground.map(|ground| stand(ground, &state));
+        tokio::spawn(place::run(Arc::downgrade(control), Arc::clone(state.backend.plan())));
+        tokio::spawn(lend::run(Arc::downgrade(control)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
@@ -203,6 +207,25 @@ impl Router {
     }
 }
 
+/// Stands for election, and does what it leads to.
+fn stand(ground: Ground, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
+    let control = state.backend.control();
+    let (plane, fleet) = (Arc::clone(control.plane()), Arc::clone(control.fleet()));
+    let Candidacy { election, mut tasks, events } = ground.stand(plane, fleet);
+    tasks.spawn(takeover::run(Arc::clone(control), events));
+    tasks.spawn(follow_orders(Arc::clone(state)));
+    (election, tasks)
+}
+
+/// Puts the objectives that the leader has taken in force at this router too.
+async fn follow_orders(state: Arc<ServerState<Registry>>) {
+    let mut orders = state.backend.orders().changed();
+    while orders.changed().await.is_ok() {
+        let state = Arc::clone(&state);
+        let _ = tokio::task::spawn_blocking(move || reload::aim(&state.backend)).await;
+    }
+}
+
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|source| StartError::Listen { address, source })
@@ -212,7 +235,7 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
     let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
-        jobs: Some(Arc::new(Office::new(Arc::clone(&state.backend)))),
+        jobs: Some(Arc::new(Office::new(Arc::clone(state.backend.control())))),
         metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()

@@ -6,14 +6,17 @@
 
 pub mod admin;
 pub mod compose;
+pub mod control;
 pub mod dataplane;
 pub mod election;
 pub mod fleet;
 pub mod jobs;
 pub mod leader;
 pub mod learned;
+pub mod ledger;
 pub mod lend;
 pub mod metrics;
+pub mod office;
 pub mod orders;
 pub mod place;
 pub mod plane;
@@ -23,3 +26,5 @@ pub mod reload;
 pub mod replay;
 pub mod state;
 mod steer;
+pub mod takeover;
+pub mod wallclock;

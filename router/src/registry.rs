@@ -16,14 +16,13 @@ use serve::{
     model::{Availability, Model, Models, Served},
     trace::SpanMetrics,
 };
-use store::{Change, Records};
 
 use crate::{
+    control::{Control, Stored},
     dataplane::DataPlane,
     fleet::Fleet,
     jobs::Jobs,
     leader::Standing,
-    lend::{Ledger, WallClock},
     orders::Orders,
     place::Planned,
     plane::Plane,
@@ -35,19 +34,14 @@ use crate::{
 pub struct Registry {
     models: Arc<ArcSwap<Models>>,
     plane: Arc<Plane>,
-    fleet: Arc<Fleet>,
-    jobs: Arc<Jobs>,
-    orders: Arc<Orders>,
-    ledger: Arc<Ledger>,
-    standing: Arc<Standing>,
+    control: Arc<Control>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
     /// As the file has it. Held from reading the configuration in force to replacing it.
     filed: Mutex<Arc<Config>>,
-    wall: WallClock,
     clock: Clock,
     spans: Arc<SpanMetrics>,
-    plan: Planned,
+    plan: Arc<Planned>,
 }
 
 /// How the configuration was last loaded.
@@ -62,13 +56,9 @@ pub struct ConfigState {
 }
 
 impl Registry {
-    /// The models of `config`, without replicas, and the jobs and orders that are kept, of a router
-    /// that may do what `standing` says. Must be made inside a runtime.
-    pub fn start(
-        config: Config,
-        jobs: Arc<Jobs>,
-        (orders, standing): (Arc<Orders>, Arc<Standing>),
-    ) -> io::Result<Self> {
+    /// The models of `config`, without replicas, and a control plane that begins with what is stored.
+    /// Must be made inside a runtime.
+    pub fn start(config: Config, stored: Stored) -> io::Result<Self> {
         let clock = Clock::start();
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
@@ -77,27 +67,22 @@ impl Registry {
         let plane = Arc::new(Plane::new(Arc::clone(&models)));
         let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
         Ok(Self {
-            fleet: Arc::new(Fleet::new(served, Arc::clone(&orders), Arc::clone(&standing))),
-            plane,
             models,
-            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
-            jobs,
-            orders,
-            standing,
+            plane,
+            control: Control::new(config.clone(), served, stored),
             filed: Mutex::new(Arc::new(config.clone())),
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
-            wall: WallClock::start(),
             clock,
             spans: Arc::default(),
-            plan: Planned::default(),
+            plan: Arc::default(),
         })
     }
 
     /// Returns when every model has the replicas it must have, or with why one never will.
     pub async fn warm(&self) -> Result<(), String> {
         loop {
-            let (mut heard, mut linked) = (self.fleet.changed(), self.plane.changed());
+            let (mut heard, mut linked) = (self.fleet().changed(), self.plane.changed());
             let mut all = true;
             for model in self.models.load().iter() {
                 // One that may sleep is loaded once, so that what it takes and gives is known.
@@ -126,44 +111,29 @@ impl Registry {
         &self.plane
     }
 
+    /// The control plane.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
     /// The workers.
     pub fn fleet(&self) -> &Arc<Fleet> {
-        &self.fleet
+        self.control.fleet()
     }
 
     /// The training jobs.
     pub fn jobs(&self) -> &Arc<Jobs> {
-        &self.jobs
+        self.control.jobs()
     }
 
     /// What operators want of the fleet.
     pub fn orders(&self) -> &Arc<Orders> {
-        &self.orders
-    }
-
-    /// Who has which slice.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+        self.control.orders()
     }
 
     /// What this router may do.
     pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
-    }
-
-    /// Takes `records` for all jobs and orders there are. May wait for a change that is being
-    /// written.
-    pub fn take_records(&self, records: &Records) {
-        self.jobs.replace(records);
-        self.ledger.reset(&self.jobs.unfinished());
-        self.orders.replace(records);
-    }
-
-    /// Takes in what another router changed. May wait for a change that is being written.
-    pub fn take_change(&self, change: Change) {
-        self.orders.learn(change.clone());
-        self.jobs.learn(change);
-        self.ledger.reset(&self.jobs.unfinished());
+        self.control.leadership()
     }
 
     /// The configuration in force.
@@ -191,8 +161,9 @@ impl Registry {
             model.reconfigure(settings, &weights);
         }
         self.models.store(Arc::new(Models::new(models)));
-        self.config.store(Arc::new(config));
-        self.fleet.poke();
+        let config = Arc::new(config);
+        self.config.store(Arc::clone(&config));
+        self.control.configure(config);
         Ok(())
     }
 
@@ -230,7 +201,7 @@ impl Registry {
 
     /// Milliseconds since 1970.
     pub fn wall_ms(&self) -> u64 {
-        self.wall.now_ms()
+        self.control.clock().now_ms()
     }
 
     /// Time since the start.
@@ -239,7 +210,7 @@ impl Registry {
     }
 
     /// What was decided last about who is where.
-    pub fn plan(&self) -> &Planned {
+    pub fn plan(&self) -> &Arc<Planned> {
         &self.plan
     }
 

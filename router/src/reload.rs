@@ -10,7 +10,6 @@ use serve::{
     http::ServerState,
     trace::{Build, Tracer},
 };
-use store::{Change, Records};
 
 use crate::{leader::Leader, orders::Aim, place::Outlook, records::KeepError, registry::Registry};
 
@@ -181,21 +180,8 @@ pub(crate) fn trace(state: &ServerState<Registry>, settings: Option<&Tracing>, b
     state.tracer.store(settings.map(start).map(Arc::new));
 }
 
-/// Takes `records` for all jobs and orders, with the objectives they ask for. Must be called inside
-/// a runtime.
-pub(crate) fn take_records(registry: &Registry, records: &Records) {
-    registry.take_records(records);
-    aim(registry);
-}
-
-/// The same for what another router changed.
-pub(crate) fn take_change(registry: &Registry, change: Change) {
-    registry.take_change(change);
-    aim(registry);
-}
-
 /// Puts the objective overrides of operators in force. Must be called inside a runtime.
-fn aim(registry: &Registry) {
+pub(crate) fn aim(registry: &Registry) {
     let filed = registry.filed();
     let config = aimed(registry, &filed);
     let changes = config::diff(&registry.config_in_force(), &config);

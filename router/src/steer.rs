@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use serve::http::ServerState;
 
 use crate::{
-    lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     registry::Registry,
+    wallclock::WallClock,
 };
 
 /// Says what an order would lead to, and lets it stand if that is asked for.

@@ -17,7 +17,7 @@ use serve::{
 };
 
 use super::{Admin, error::AdminError, routes::Asked};
-use crate::{jobs::JobError, lend::Office};
+use crate::{jobs::JobError, office::Office};
 
 /// The longest submission.
 const LONGEST: usize = 256 << 10;

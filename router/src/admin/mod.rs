@@ -39,8 +39,8 @@ use tower::ServiceExt;
 
 use self::{lent::Lent, scope::Arrival};
 use crate::{
-    lend::Office,
     metrics::Format,
+    office::Office,
     orders::{Order, OrderError},
     reload::ReloadError,
 };

@@ -5,7 +5,7 @@ use protocol::ReplicaState;
 use super::ordered::{DrainPhase, DrainState, PinPhase, PinState};
 use crate::{
     fleet::{View, labelled},
-    lend::Slices,
+    ledger::Slices,
     orders::{Drain, Pin, Standing},
 };
 

@@ -120,7 +120,7 @@ pub(crate) fn workers(registry: &Registry) -> Vec<WorkerState> {
 fn shown(registry: &Registry, views: &[View]) -> Vec<WorkerState> {
     let standing = registry.orders().standing();
     let acts = registry.standing().acts().is_some();
-    let owners = registry.ledger().lock();
+    let owners = registry.control().ledger().lock();
     let worker = |view: &View| {
         let drain = standing.drains.get(&view.name).map(|drain| match acts {
             true => registry.plan().drain(&view.name, drain),

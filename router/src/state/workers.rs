@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     fleet::{View, labelled},
-    lend::Slices,
+    ledger::Slices,
     place::DrainState,
 };
 
