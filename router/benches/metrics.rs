@@ -15,7 +15,7 @@ use std::{error::Error, hint::black_box, sync::Arc, time::Duration};
 
 use client::Client;
 use policy::dispatch::ClosedBy;
-use router::count::{ModelMetrics, Outcome, TenantMetrics};
+use serve::count::{ModelMetrics, Outcome, TenantMetrics};
 use support::{Samples, large, thread_cpu};
 
 const ROUNDS: usize = 100;

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use policy::dispatch::ClosedBy;
-use router::count::{ModelMetrics, Outcome};
+use serve::count::{ModelMetrics, Outcome};
 
 /// As many as a busy router serves between two drains.
 const BETWEEN: u32 = 40_000;

@@ -2,6 +2,7 @@
 
 use metrics::with_local_recorder;
 use metrics_exporter_prometheus::PrometheusBuilder;
+use serve::{count::ModelMetrics, trace::SpanTotals};
 
 use super::{
     BATCHES, BUILD, CACHE, CACHE_BYTES, IN_FLIGHT, LIMIT, OBJECTIVE, OLDEST, REFUSALS, RELOAD_AT,
@@ -10,11 +11,7 @@ use super::{
     page::{count, merge, number},
     placement,
 };
-use crate::{
-    count::ModelMetrics,
-    state::{ModelState, State},
-    trace::SpanTotals,
-};
+use crate::state::{ModelState, State};
 
 /// The page of `state`; `counted` has the distributions of its models, in the same order.
 ///

@@ -1,7 +1,7 @@
 //! Every metric the router exports, declared once.
 //!
 //! A metric is added by adding its constant, naming it in [`ALL`] and recording its series in
-//! `families`. Requests are counted as they go by, in [`count`](crate::count), which also has the
+//! `families`. Requests are counted as they go by, in [`serve::count`], which also has the
 //! histograms; everything else is read off the [`State`](crate::state::State) at a scrape.
 
 mod families;
@@ -12,8 +12,8 @@ mod page;
 mod placement;
 
 pub use self::{families::write, page::CONTENT_TYPE};
-use crate::count::{BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
-pub use crate::count::{Kind, Spec, Unit};
+use serve::count::{BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
+pub use serve::count::{Kind, Spec, Unit};
 
 const fn spec(
     name: &'static str,

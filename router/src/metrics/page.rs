@@ -68,12 +68,10 @@ pub(super) fn merge(rendered: &[String]) -> String {
 mod tests {
     use metrics::with_local_recorder;
     use metrics_exporter_prometheus::PrometheusBuilder;
+    use serve::count::{ModelMetrics, Outcome};
 
     use super::*;
-    use crate::{
-        count::{ModelMetrics, Outcome},
-        metrics::{BUILD, OBJECTIVE, REQUEST_SECONDS, REQUESTS, fleet::SLICE_BUSY},
-    };
+    use crate::metrics::{BUILD, OBJECTIVE, REQUEST_SECONDS, REQUESTS, fleet::SLICE_BUSY};
 
     fn page(record: impl FnOnce(), models: &[&ModelMetrics]) -> String {
         let scrape = PrometheusBuilder::new().build_recorder();
