@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arc_swap::ArcSwap;
+use control::plane::{Attach, DataPlane};
 use policy::fleet::{Absent, Advice, Link, ReplicaId, Traffic};
 use tokio::sync::watch;
 
 use crate::{
-    dataplane::{Attach, DataPlane},
     model::{Failure, Models, Served},
     replica::{Endpoint, Replicas},
 };

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use config::Config;
+use control::{Control, Stored, plane::DataPlane};
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
@@ -11,9 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     clock::Clock,
-    control::{Control, Stored},
     count::{Outcome, recent::Point},
-    dataplane::DataPlane,
     error::InferError,
     fleet::Fleet,
     http::backend::{Backend, Check},

@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use config::Config;
+use control::Stored;
 use rustix::process::Signal;
 use store::OpenError;
 use tokio::{
@@ -18,7 +19,6 @@ use crate::{
     admin::{self, Admin, Hooks},
     auth::Access,
     clock::wall_s,
-    control::Stored,
     count,
     drain::{Drain, Ended, Times, stop_signals},
     election::{Candidacy, Election, Ground},

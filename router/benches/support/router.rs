@@ -2,13 +2,13 @@
 
 use std::{error::Error, net::SocketAddr, path::Path, sync::Arc};
 
+use control::Stored;
 use protocol::{
     FromWorker, GpuReport, JOIN_VERSION, ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes,
     SliceReport, TensorShape, WarmPoint,
 };
 use router::{
     auth::Access,
-    control::Stored,
     fleet::{Trust, welcome},
     http::{self, ServerState},
     jobs::Jobs,

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use config::{Class, Model as Settings};
+use control::plane::DataPlane;
 use oip::{Datatype, Tensor};
 use protocol::{
     FromWorker, GpuReport, JOIN_VERSION, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report,
@@ -12,7 +13,6 @@ use protocol::{
 };
 use router::{
     clock::Clock,
-    dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
     leader::Standing,
     model::{Model, Models},

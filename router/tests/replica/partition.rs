@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
+use control::Stored;
 use protocol::{Desired, Mode, Report, ToWorker, WHOLE};
 use router::{
     auth::Access,
-    control::Stored,
     dispatch::Dispatcher,
     fleet::Fleet,
     http::{ServerState, backend::Backend},
