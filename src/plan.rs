@@ -13,7 +13,7 @@ use std::{
 use config::planfile;
 use policy::{
     place::place,
-    plan::{self, Plan, PlanError, Problem, rivals::Planner},
+    plan::{self, Plan, PlanError, Problem, baselines::Planner},
 };
 use router::replay;
 use tokio::time::Instant;

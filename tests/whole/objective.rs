@@ -25,7 +25,7 @@ fn objective(program: &Program) -> (Value, Value) {
 }
 
 #[test]
-fn the_effect_of_an_objective_is_told_without_putting_it_in_force() {
+fn objective_preview_changes_nothing() {
     let program = start();
     let asked = json!({"model": "slow", "slo_ms": 9});
     let told = eventually("the planner has decided on a replica that is there", || {

@@ -6,7 +6,7 @@
 //! to go is gone by the next interval.
 
 mod fleet;
-mod known;
+mod lookups;
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use policy::{
     plan,
 };
 
-use self::{fleet::Standing, known::Known};
+use self::{fleet::LiveFleet, lookups::Lookups};
 use crate::{
     claims::Broken,
-    fleet::Fleet,
+    fleet::SimFleet,
     place::{PlaceError, problem},
     rates::{Flow, offered},
     study::Study,
@@ -51,10 +51,10 @@ pub enum FollowError {
 
 struct Follow<'a> {
     study: &'a Study,
-    fleet: &'a Fleet,
+    fleet: &'a SimFleet,
     problem: plan::Problem,
-    standing: Standing,
-    known: Known<'a>,
+    live: LiveFleet,
+    lookups: Lookups<'a>,
     demands: Vec<Demand>,
     /// What was last decided for.
     decided: Vec<f64>,
@@ -66,7 +66,7 @@ struct Follow<'a> {
 }
 
 /// Runs `study`, whose GPUs are `fleet`'s.
-pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, FollowError> {
+pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, FollowError> {
     let mut follow = Follow::new(study, fleet)?;
     let mut summary = summary::blank(study, fleet);
     let total = fleet.terms.duration.as_secs_f64();
@@ -79,7 +79,7 @@ pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, FollowError> {
         let span = (index as f64 * step, ((index + 1) as f64 * step).min(total));
         let lasts = span.1 - span.0;
         let flows = follow.interval(span)?;
-        let used = follow.standing.gpus_used() as f64;
+        let used = follow.live.gpus_used() as f64;
         follow.told.gpu_hours += used * lasts / 3600.0;
         let clairvoyant = f64::from(follow.clairvoyant(span)?);
         follow.told.clairvoyant_gpu_hours += clairvoyant * lasts / 3600.0;
@@ -108,8 +108,8 @@ pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, FollowError> {
 }
 
 impl<'a> Follow<'a> {
-    fn new(study: &'a Study, fleet: &'a Fleet) -> Result<Self, FollowError> {
-        let rule = |model: &crate::fleet::Model| {
+    fn new(study: &'a Study, fleet: &'a SimFleet) -> Result<Self, FollowError> {
+        let rule = |model: &crate::fleet::SimModel| {
             Demand::new(Rule { slo: model.settings.objective, ..Rule::default() })
         };
         let step = study.interval.as_secs_f64();
@@ -120,8 +120,8 @@ impl<'a> Follow<'a> {
             study,
             fleet,
             problem,
-            standing: Standing::new(study),
-            known: Known::new(study, fleet),
+            live: LiveFleet::new(study),
+            lookups: Lookups::new(study, fleet),
             demands: fleet.models.iter().map(rule).collect(),
             decided: vec![0.0; first.len()],
             consolidated: Moment::default(),
@@ -131,7 +131,7 @@ impl<'a> Follow<'a> {
         };
         // What is asked at first is served from the first: what came before is not looked at.
         follow.decide(&first, Moment::default())?;
-        follow.standing.all_ready();
+        follow.live.all_ready();
         follow.told = FollowingSummary::default();
         Ok(follow)
     }
@@ -142,11 +142,11 @@ impl<'a> Follow<'a> {
         let now = Moment::default() + Duration::from_secs_f64(span.1);
         let rates = offered(self.fleet, span);
         let began = Moment::default() + Duration::from_secs_f64(span.0);
-        let serving = self.standing.serving(rates.len(), began);
+        let serving = self.live.serving(rates.len(), began);
         let mut flows = Vec::with_capacity(rates.len());
         let mut wanted = Vec::with_capacity(rates.len());
         for (model, rate) in rates.iter().enumerate() {
-            let (going, load) = self.known.going(&serving[model], *rate)?;
+            let (going, load) = self.lookups.going(&serving[model], *rate)?;
             let came = rate * lasts;
             let parts: f64 = serving[model].iter().map(|one| one.part).sum();
             self.busy_gpu_s += parts * load.min(1.0) * lasts;
@@ -173,8 +173,7 @@ impl<'a> Follow<'a> {
     fn decide(&mut self, wanted: &[f64], now: Moment) -> Result<(), FollowError> {
         let consolidate = now.since(self.consolidated) >= CONSOLIDATE;
         let same = |(wanted, decided): (&f64, &f64)| (wanted - decided).abs() <= SAME * decided;
-        if wanted.iter().zip(&self.decided).all(same) && !consolidate && self.standing.is_settled()
-        {
+        if wanted.iter().zip(&self.decided).all(same) && !consolidate && self.live.is_settled() {
             return Ok(());
         }
         self.decided = wanted.to_vec();
@@ -187,18 +186,18 @@ impl<'a> Follow<'a> {
         for _ in 0..TURNS {
             let decision = place(&Snapshot {
                 models: self.problem.models.clone(),
-                gpus: self.standing.gpus().to_vec(),
+                gpus: self.live.gpus().to_vec(),
                 rules: self.problem.rules,
                 pins: Vec::new(),
                 consolidate,
-                last: self.standing.target().clone(),
+                last: self.live.target().clone(),
             });
             let steps: Vec<Action> = decision.now().map(|step| step.action.clone()).collect();
             let none = steps.is_empty();
-            self.standing.aim(decision.target);
+            self.live.aim(decision.target);
             for action in steps {
                 self.count(&action);
-                self.standing.carry_out(action, self.fleet, now);
+                self.live.carry_out(action, self.fleet, now);
             }
             if none {
                 break;
@@ -218,7 +217,7 @@ impl<'a> Follow<'a> {
     /// GPUs that a plan would need that knows the rates of this interval.
     fn clairvoyant(&mut self, span: (f64, f64)) -> Result<u32, FollowError> {
         let rates: Vec<f64> = offered(self.fleet, span).into_iter().map(with_room).collect();
-        Ok(self.known.gpus_for(&self.problem, &rates)?)
+        Ok(self.lookups.gpus_for(&self.problem, &rates)?)
     }
 
     fn tell(&mut self, summary: &mut Summary, end_s: f64, stretch: (f64, Flow, f64, f64)) {
@@ -244,18 +243,18 @@ impl<'a> Follow<'a> {
             }
         }
         let hours = self.fleet.terms.duration.as_secs_f64() / 3600.0;
-        let gpus = self.known.gpus_for(&self.problem, &peak)?;
+        let gpus = self.lookups.gpus_for(&self.problem, &peak)?;
         self.told.static_peak_gpu_hours = f64::from(gpus) * hours;
         summary.events = intervals as u64;
         summary.utilisation = self.busy_gpu_s / 3600.0 / self.told.gpu_hours.max(1e-9);
         let last = Moment::default() + self.fleet.terms.duration;
-        let serving = self.standing.serving(self.fleet.models.len(), last);
+        let serving = self.live.serving(self.fleet.models.len(), last);
         for (index, model) in summary.models.iter_mut().enumerate() {
             model.replicas = serving[index].len();
             model.mean_batch = self.batches[index].0 / self.batches[index].1.max(1.0);
         }
-        summary.gpus_used = self.standing.gpus_used();
-        summary.replicas = self.standing.replicas();
+        summary.gpus_used = self.live.gpus_used();
+        summary.replicas = self.live.replicas();
         summary.following = Some(self.told);
         summary.close();
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Config;
-use policy::loan::{Fleet as Offer, admit};
+use policy::loan::{Offer, admit};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 

@@ -5,7 +5,7 @@ mod pin;
 mod target;
 
 use policy::{
-    interference::{Gains, Load},
+    interference::{Draw, Gains},
     place::{Gpu, Replica, Slice, Snapshot, State},
     plan::{Measured, Model, Row, Rules},
 };
@@ -186,7 +186,7 @@ struct RulesView {
 
 impl From<&Model> for ModelView {
     fn from(model: &Model) -> Self {
-        let Load { power, bandwidth, pcie } = model.load;
+        let Draw { power, bandwidth, pcie } = model.load;
         let measured = model.measured.iter().map(|measured| MeasuredView {
             kind: measured.kind.clone(),
             rows: measured
@@ -235,7 +235,7 @@ impl From<ModelView> for Model {
             memory_mib: view.memory_mib,
             replicas_min: view.replicas_min,
             replicas_max: view.replicas_max,
-            load: Load { power, bandwidth, pcie },
+            load: Draw { power, bandwidth, pcie },
             slowdown: view.slowdown,
         }
     }

@@ -8,8 +8,8 @@ use policy::{
     place::{Action, Gpu, Replica, Slice, State, Target},
 };
 
-use super::known::Place;
-use crate::{fleet::Fleet, study::Study};
+use super::lookups::ReplicaKind;
+use crate::{fleet::SimFleet, study::Study};
 
 /// A replica on its way or there.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ struct Life {
 #[derive(Clone, Debug)]
 pub(super) struct Serving {
     /// Which.
-    pub(super) place: Place,
+    pub(super) place: ReplicaKind,
     /// What a plan says it can serve.
     pub(super) capacity_rps: f64,
     /// Processes of it.
@@ -33,7 +33,7 @@ pub(super) struct Serving {
 }
 
 /// See the [module](self).
-pub(super) struct Standing {
+pub(super) struct LiveFleet {
     gpus: Vec<Gpu>,
     lives: BTreeMap<u64, Life>,
     /// By GPU, when its last cut is done.
@@ -43,7 +43,7 @@ pub(super) struct Standing {
     settled: bool,
 }
 
-impl Standing {
+impl LiveFleet {
     /// GPUs that are not cut yet.
     pub(super) fn new(study: &Study) -> Self {
         let whole = |gpus: &crate::study::Gpus| {
@@ -94,7 +94,7 @@ impl Standing {
         self.lives.values_mut().for_each(|life| life.ready_at = Moment::default());
     }
 
-    pub(super) fn carry_out(&mut self, action: Action, fleet: &Fleet, now: Moment) {
+    pub(super) fn carry_out(&mut self, action: Action, fleet: &SimFleet, now: Moment) {
         self.settled = false;
         match action {
             Action::Cut { gpu, destroy, create } => {
@@ -162,7 +162,7 @@ impl Standing {
                     }
                     one.state = State::Ready;
                     let profile = slice.position.profile().name.as_str();
-                    let place = Place { model, kind: kind.name.as_str(), profile, sharers };
+                    let place = ReplicaKind { model, kind: kind.name.as_str(), profile, sharers };
                     let (capacity_rps, processes) = (life.capacity_rps, life.processes);
                     let compute = f64::from(slice.position.profile().compute_slices);
                     let part = compute / f64::from(kind.compute_slices) * f64::from(processes)

@@ -19,7 +19,7 @@ use config::{Config, Loans};
 use policy::{
     fleet::SliceId,
     job::{RankSeen, Terms, settle},
-    loan::{Decisions, History, Tenant, Use, World, accrue, decide},
+    loan::{Decisions, History, LoanWorld, Tenant, Use, accrue, decide},
     round::throttle::{Attainment, Running, Throttles},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -276,7 +276,7 @@ impl Lender {
         let jobs: Vec<_> = records.iter().filter(due).map(job).collect();
         let mut tenants = tenants(config, config.loans.as_ref(), &self.accounts);
         self.accrue(config, records, &mut tenants, &lendable);
-        let world = World {
+        let world = LoanWorld {
             now,
             slices: &lendable.slices,
             jobs: &jobs,

@@ -33,9 +33,12 @@ use config::Config;
 use policy::{
     demand::{Forecast, Why},
     fleet::{Absent, Advice, Traffic},
-    interference::Load,
+    interference::Draw,
     moment::Moment,
-    place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
+    place::{
+        Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, held_rps, place,
+        wanted_back,
+    },
     plan,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -292,7 +295,7 @@ impl Placer {
             memory_mib: Some(model.memory_mib),
             replicas_min: model.replicas.min,
             replicas_max: model.replicas.max,
-            load: Load::default(),
+            load: Draw::default(),
             slowdown: self.neighbours.slowdown(index),
         };
         config.models.iter().enumerate().map(model).collect()
@@ -310,6 +313,7 @@ impl Placer {
         // What is lent comes back only after its notice.
         let lent = snapshot.gpus.iter().flat_map(|gpu| &gpu.slices).any(|slice| slice.loaned);
         let notice = config.loans.as_ref().filter(|_| lent).map_or(Duration::ZERO, |it| it.notice);
+        let held_rps = held_rps(snapshot);
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
             if let Some(traffic) = traffic.get(&model.name) {
@@ -325,11 +329,12 @@ impl Placer {
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };
             if forecast.why == Why::New {
-                // What is there stays. What it serves changes with its neighbours, and a demand of
-                // just that much would call for one more each time it is a little less.
+                // What is there stays, and nothing is added. What it can serve changes with its
+                // neighbors and with every measurement, so the demand is set by what is known now: a
+                // demand of what it could serve before would call for one more replica.
                 let stay = ready[index].replicas.min(planned.replicas_max);
                 planned.replicas_min = planned.replicas_min.max(stay);
-                planned.demand_rps *= SURE;
+                planned.demand_rps = SURE * forecast.rate_rps.min(held_rps[index]);
             }
             forecasts.push(forecast);
         }

@@ -8,7 +8,7 @@ use std::{
 use config::Config;
 use policy::{
     fleet::Traffic,
-    interference::{Corrected, Gains, Interference, Load, Runner, Scene, Times},
+    interference::{Corrected, Draw, Gains, Interference, Runner, Scene, Times},
     moment::Moment,
 };
 
@@ -127,7 +127,7 @@ impl Neighbours {
                 model: u32::try_from(model).unwrap_or(u32::MAX),
                 compute: compute / f64::from(on.kind.compute_slices),
                 busy: self.busy(&spot.label),
-                load: Load::default(),
+                load: Draw::default(),
             };
             runners.insert((spot.label.clone(), model), (*site, runner));
         }

@@ -19,7 +19,7 @@ fn snapshot() -> Snapshot {
         memory_mib: None,
         replicas_min: 1,
         replicas_max: 4,
-        load: Load { power: 0.8, bandwidth: 0.5, pcie: 0.01 },
+        load: Draw { power: 0.8, bandwidth: 0.5, pcie: 0.01 },
         slowdown: 1.1,
     };
     let replica = Replica {

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use policy::interference::{Load, Runner, Scene, Times};
+use policy::interference::{Draw, Runner, Scene, Times};
 use protocol::{
     GpuReport, ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes, SliceReport, WarmPoint,
 };
@@ -62,7 +62,7 @@ fn clocks(seconds: u64) -> Clocks {
 fn taught(config: &Config) -> Memory {
     let mut placer = Placer::default();
     placer.lessons.learn(&report("digits"));
-    let runner = |model| Runner { model, compute: 3.0 / 7.0, busy: 1.0, load: Load::default() };
+    let runner = |model| Runner { model, compute: 3.0 / 7.0, busy: 1.0, load: Draw::default() };
     let scene = Scene { own: runner(1), others: &[runner(0)] };
     let alone = Duration::from_millis(10);
     for second in 0..60 {

@@ -6,7 +6,7 @@ use policy::plan;
 
 use super::fleet::Serving;
 use crate::{
-    fleet::{Fleet, Times},
+    fleet::{SimFleet, Times},
     place::PlaceError,
     rates::{Going, Kind, Lookup, capacity},
     study::Study,
@@ -17,7 +17,7 @@ const STEP: f64 = 0.02;
 
 /// Where a replica is, as far as its speed goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ReplicaKind {
     pub(super) model: usize,
     pub(super) kind: &'static str,
     pub(super) profile: &'static str,
@@ -26,17 +26,17 @@ pub(super) struct Place {
 }
 
 /// See the [module](self).
-pub(super) struct Known<'a> {
+pub(super) struct Lookups<'a> {
     study: &'a Study,
-    fleet: &'a Fleet,
+    fleet: &'a SimFleet,
     lookup: Lookup<'a>,
-    kinds: BTreeMap<Place, Kind>,
+    kinds: BTreeMap<ReplicaKind, Kind>,
     /// GPUs by the steps of every model's rate.
     plans: BTreeMap<Vec<i64>, u32>,
 }
 
-impl<'a> Known<'a> {
-    pub(super) fn new(study: &'a Study, fleet: &'a Fleet) -> Self {
+impl<'a> Lookups<'a> {
+    pub(super) fn new(study: &'a Study, fleet: &'a SimFleet) -> Self {
         let (kinds, plans) = (BTreeMap::new(), BTreeMap::new());
         Self { study, fleet, lookup: Lookup::new(fleet), kinds, plans }
     }
@@ -70,7 +70,7 @@ impl<'a> Known<'a> {
         Ok((going, rate / total))
     }
 
-    fn learn(&mut self, place: Place) -> Result<(), PlaceError> {
+    fn learn(&mut self, place: ReplicaKind) -> Result<(), PlaceError> {
         if self.kinds.contains_key(&place) {
             return Ok(());
         }
@@ -80,7 +80,7 @@ impl<'a> Known<'a> {
         let times = Arc::new(Times::of_speed(&speed, subject.max_batch, place.sharers)?);
         let objective = self.fleet.models[place.model].settings.objective;
         let capacity_rps = capacity(&times, place.sharers, objective);
-        let Place { model, sharers, .. } = place;
+        let ReplicaKind { model, sharers, .. } = place;
         self.kinds.insert(place, Kind { model, times, sharers, capacity_rps });
         Ok(())
     }

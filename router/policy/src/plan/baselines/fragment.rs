@@ -10,28 +10,28 @@ use mig::{Geometry, Position};
 
 use super::{
     super::{Plan, PlanError, Problem, problem::Ground},
+    bins::Bins,
     fit::{Segment, segments, smallest},
-    yard::Yard,
 };
 
 pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {
     let ground = Ground::new(problem)?;
-    let mut yard = Yard::new(problem, &ground);
-    let segments = segments(&yard);
-    let popular = popularity(&yard, &segments);
+    let mut bins = Bins::new(problem, &ground);
+    let segments = segments(&bins);
+    let popular = popularity(&bins, &segments);
     // GPUs cut alike are the same choice; the first of them is taken.
     let mut alike: BTreeMap<(usize, String), BTreeSet<usize>> = BTreeMap::new();
-    for (index, gpu) in yard.gpus.iter().enumerate() {
+    for (index, gpu) in bins.gpus.iter().enumerate() {
         alike.entry((gpu.pool, String::new())).or_default().insert(index);
     }
     for segment in segments {
         let mut best: Option<(f64, usize, usize, u8)> = None;
         for gpu in alike.values().filter_map(|gpus| gpus.first()) {
-            let Some(slot) = smallest(&yard, *gpu, segment.model, segment.rate_rps) else {
+            let Some(slot) = smallest(&bins, *gpu, segment.model, segment.rate_rps) else {
                 continue;
             };
-            for position in yard.profile(slot).positions() {
-                let geometry = &yard.gpus[*gpu].geometry;
+            for position in bins.profile(slot).positions() {
+                let geometry = &bins.gpus[*gpu].geometry;
                 let Ok(after) = geometry.with(position) else { continue };
                 let grows = fragmentation(&after, &popular) - fragmentation(geometry, &popular);
                 // An empty GPU is taken only if no other has room.
@@ -41,25 +41,25 @@ pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {
                 }
             }
         }
-        let Some((_, gpu, slot, start)) = best else { return Err(yard.too_small()) };
-        let key = |yard: &Yard<'_>| (yard.gpus[gpu].pool, yard.gpus[gpu].geometry.to_string());
-        if let Some(gpus) = alike.get_mut(&key(&yard)) {
+        let Some((_, gpu, slot, start)) = best else { return Err(bins.too_small()) };
+        let key = |bins: &Bins<'_>| (bins.gpus[gpu].pool, bins.gpus[gpu].geometry.to_string());
+        if let Some(gpus) = alike.get_mut(&key(&bins)) {
             gpus.remove(&gpu);
         }
-        yard.put(gpu, slot, segment.model, &[start]);
-        alike.entry(key(&yard)).or_default().insert(gpu);
+        bins.put(gpu, slot, segment.model, &[start]);
+        alike.entry(key(&bins)).or_default().insert(gpu);
     }
-    Ok(yard.into_plan())
+    Ok(bins.into_plan())
 }
 
 /// The part of the wanted slices that each type of slot is, on the first kind that serves the model.
-fn popularity(yard: &Yard<'_>, segments: &[Segment]) -> BTreeMap<&'static str, f64> {
+fn popularity(bins: &Bins<'_>, segments: &[Segment]) -> BTreeMap<&'static str, f64> {
     let mut popular = BTreeMap::new();
     for segment in segments {
-        let slots = (0..yard.gpus.len())
-            .find_map(|gpu| smallest(yard, gpu, segment.model, segment.rate_rps));
+        let slots = (0..bins.gpus.len())
+            .find_map(|gpu| smallest(bins, gpu, segment.model, segment.rate_rps));
         if let Some(slot) = slots {
-            let name = yard.profile(slot).name.as_str();
+            let name = bins.profile(slot).name.as_str();
             *popular.entry(name).or_insert(0.0) += 1.0 / segments.len() as f64;
         }
     }

@@ -15,7 +15,7 @@ pub(super) fn spot(gpu: usize, position: Position) -> Spot {
 }
 
 /// The snapshot, with something assumed of models of which nothing is known.
-pub(super) struct Known<'a> {
+pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) models: Vec<Model>,
     /// Pins that hold.
@@ -26,7 +26,7 @@ pub(super) struct Known<'a> {
     unknown: BTreeSet<usize>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> Situation<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let mut told = Vec::new();
         let mut models = Vec::with_capacity(snapshot.models.len());
@@ -64,7 +64,7 @@ pub(super) struct Part {
     pub(super) names: Vec<usize>,
 }
 
-impl Known<'_> {
+impl Situation<'_> {
     /// What is left to be served on `gpus`, once those of the target that are `fixed` do their part.
     pub(super) fn problem(
         &self,

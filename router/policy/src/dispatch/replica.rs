@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::Effect;
 use crate::{
     aimd::{self, Aimd, Step},
     breaker::Breaker,
-    dispatch::Effect,
     inflight::Flight,
     latency::{Change, Latency},
     moment::Moment,

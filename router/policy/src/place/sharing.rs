@@ -3,12 +3,12 @@
 
 use mig::Position;
 
-use super::{Placed, Replica, Slice, Target, known::Known};
+use super::{Placed, Replica, Slice, Target, situation::Situation};
 
 const MIB_PER_GIB: f64 = 1024.0;
 
 /// A slice that could be shared.
-pub(super) struct Seat {
+pub(super) struct SharedSlice {
     gpu: usize,
     position: Position,
     /// Replicas that shall be on it.
@@ -18,16 +18,16 @@ pub(super) struct Seat {
     blocked: bool,
 }
 
-impl Known<'_> {
+impl Situation<'_> {
     /// Replicas that take the place of those of an earlier edition, on the same slices, for as long as
     /// their model lacks some and there is memory for both.
     pub(super) fn succeed(&self, target: &mut Target) {
         for index in self.short(target) {
             let mine = self.outdated(index);
             for (gpu, slice, old) in mine {
-                let seat = self.seat(target, gpu, slice.position);
+                let slice = self.shared(target, gpu, slice.position);
                 let needed_mib = self.memory_mib(index) * f64::from(old.processes);
-                let fits = seat.free_mib >= needed_mib;
+                let fits = slice.free_mib >= needed_mib;
                 if !self.short(target).contains(&index) || !fits {
                     continue;
                 }
@@ -73,17 +73,17 @@ impl Known<'_> {
     /// the most memory that any slice has left.
     pub(super) fn beside(&self, target: &Target, index: usize) -> Result<Placed, f64> {
         let needed_mib = self.memory_mib(index);
-        let mut best: Option<Seat> = None;
+        let mut best: Option<SharedSlice> = None;
         let mut most_free_mib = 0.0_f64;
-        for seat in self.seats(target, index) {
-            most_free_mib = most_free_mib.max(seat.free_mib);
-            let rank = |seat: &Seat| (seat.blocked, seat.count);
-            let fewer = best.as_ref().is_none_or(|best| rank(&seat) < rank(best));
-            if seat.free_mib >= needed_mib && fewer {
-                best = Some(seat);
+        for slice in self.shareable(target, index) {
+            most_free_mib = most_free_mib.max(slice.free_mib);
+            let rank = |slice: &SharedSlice| (slice.blocked, slice.count);
+            let fewer = best.as_ref().is_none_or(|best| rank(&slice) < rank(best));
+            if slice.free_mib >= needed_mib && fewer {
+                best = Some(slice);
             }
         }
-        let Seat { gpu, position, count, .. } = best.ok_or(most_free_mib)?;
+        let SharedSlice { gpu, position, count, .. } = best.ok_or(most_free_mib)?;
         let capacity_rps = self.alone_rps(index, gpu, position) / f64::from(count + 1);
         Ok(Placed {
             gpu,
@@ -100,8 +100,8 @@ impl Known<'_> {
     }
 
     /// Every slice that may be shared with a model and does not hold it already.
-    fn seats(&self, target: &Target, index: usize) -> Vec<Seat> {
-        let mut seats = Vec::new();
+    fn shareable(&self, target: &Target, index: usize) -> Vec<SharedSlice> {
+        let mut slices = Vec::new();
         for (gpu, on) in self.snapshot.gpus.iter().enumerate().filter(|(_, on)| on.healthy) {
             let here = || target.placed.iter().filter(move |one| one.gpu == gpu);
             let whole = on.slices.is_empty() && on.cuttable && here().next().is_none();
@@ -120,15 +120,15 @@ impl Known<'_> {
                 here().any(|one| one.position == *position && one.model == index)
             };
             let open = positions.into_iter().filter(|position| !cut_away(position));
-            seats.extend(
+            slices.extend(
                 open.filter(|position| !holds(position))
-                    .map(|position| self.seat(target, gpu, position)),
+                    .map(|position| self.shared(target, gpu, position)),
             );
         }
-        seats
+        slices
     }
 
-    pub(super) fn seat(&self, target: &Target, gpu: usize, position: Position) -> Seat {
+    pub(super) fn shared(&self, target: &Target, gpu: usize, position: Position) -> SharedSlice {
         let here = target.placed.iter().filter(|one| one.gpu == gpu && one.position == position);
         let free_mib = position.profile().memory_gib * MIB_PER_GIB;
         let across = |slice: &Slice| {
@@ -137,12 +137,12 @@ impl Known<'_> {
                 && !slice.replicas.is_empty()
         };
         let blocked = self.snapshot.gpus[gpu].slices.iter().any(across);
-        let mut seat = Seat { gpu, position, count: 0, free_mib, blocked };
+        let mut slice = SharedSlice { gpu, position, count: 0, free_mib, blocked };
         for one in here {
-            seat.count += 1;
-            seat.free_mib -= self.memory_mib(one.model) * f64::from(one.processes);
+            slice.count += 1;
+            slice.free_mib -= self.memory_mib(one.model) * f64::from(one.processes);
         }
-        seat
+        slice
     }
 
     /// What one process of a model needs; nothing is known to be too little.

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use policy::{
-    interference::{Gains, Interference, Load, Runner, Scene, Times},
+    interference::{Draw, Gains, Interference, Runner, Scene, Times},
     moment::Moment,
 };
 
-use super::World;
+use super::RequestWorld;
 
 /// How quickly the part of the time a replica is busy is forgotten.
 const MEMORY_S: f64 = 1.0;
@@ -42,14 +42,14 @@ impl Busy {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Felt {
+pub(super) struct Slowdowns {
     learned: Interference,
     busy: Vec<Busy>,
     early: Vec<f64>,
     late: Vec<f64>,
 }
 
-impl Felt {
+impl Slowdowns {
     pub(super) fn new(replicas: usize) -> Self {
         let learned = Interference::new(Gains::default());
         let busy = vec![Busy::default(); replicas];
@@ -84,26 +84,26 @@ impl Felt {
     }
 }
 
-impl World<'_> {
+impl RequestWorld<'_> {
     /// Notes that a batch of `replica` took `slower` times as long as alone on the GPU.
     pub(super) fn feel(&mut self, replica: usize, slower: f64) {
-        let Some(felt) = &mut self.felt else { return };
+        let Some(slowdowns) = &mut self.slowdowns else { return };
         let spec = &self.fleet.replicas[replica];
         let runner = |index: usize, busy: f64, part: f64| {
             let model = self.fleet.replicas[index].model;
             let simgpu::Load { power, pcie, tlb } = self.fleet.models[model].load;
-            let load = Load { power, bandwidth: tlb, pcie };
+            let load = Draw { power, bandwidth: tlb, pcie };
             Runner { model: model as u32, compute: part, busy, load }
         };
         let mut others = Vec::new();
         for (index, slice) in self.slices[spec.gpu].iter().enumerate() {
             if index != spec.slice {
-                let busy = |member: usize| felt.busy[member].at(self.now);
+                let busy = |member: usize| slowdowns.busy[member].at(self.now);
                 others.extend(slice.members().map(|one| runner(one, busy(one), slice.part())));
             }
         }
         let own = runner(replica, 1.0, self.slices[spec.gpu][spec.slice].part());
-        felt.turn(replica, false, self.now);
-        felt.learn(&Scene { own, others: &others }, slower, self.now);
+        slowdowns.turn(replica, false, self.now);
+        slowdowns.learn(&Scene { own, others: &others }, slower, self.now);
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::{
-    Act, Decisions, Held, JobId, Phase, Rules, Stop, World, fit::Choice, lend, order::Place,
-    standing::Standing,
+    Act, Decisions, Held, JobId, LoanWorld, Phase, Rules, Stop, fair_shares::FairShares,
+    fit::Choice, lend, order::Place,
 };
 use crate::moment::Moment;
 
 /// The world, what of it has been given away, and the decisions so far.
 pub(super) struct Desk<'a> {
-    pub(super) world: &'a World<'a>,
+    pub(super) world: &'a LoanWorld<'a>,
     pub(super) rules: &'a Rules,
     /// Idle slices that were not given away yet.
     pub(super) free: Vec<usize>,
@@ -24,12 +24,12 @@ pub(super) struct Desk<'a> {
     touched: Vec<bool>,
     crowding: Vec<u32>,
     /// Set once what may be lent is known, where tenants are kept even.
-    pub(super) standing: Option<Standing>,
+    pub(super) fair_shares: Option<FairShares>,
     pub(super) decisions: Decisions,
 }
 
 impl<'a> Desk<'a> {
-    pub(super) fn new(world: &'a World<'a>, rules: &'a Rules) -> Self {
+    pub(super) fn new(world: &'a LoanWorld<'a>, rules: &'a Rules) -> Self {
         let by_id: HashMap<JobId, usize> =
             world.jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect();
         let mut held = vec![Vec::new(); world.jobs.len()];
@@ -55,7 +55,7 @@ impl<'a> Desk<'a> {
             places: world.jobs.iter().map(|job| Place::of(job, world, rules)).collect(),
             touched: vec![false; world.jobs.len()],
             crowding: lend::crowding(world.slices),
-            standing: None,
+            fair_shares: None,
             decisions: Decisions::default(),
         }
     }
@@ -75,8 +75,8 @@ impl<'a> Desk<'a> {
         self.free.retain(|slice| !slices.contains(slice));
         self.coming.retain(|(slice, _)| !slices.contains(slice));
         let tenant = self.world.jobs[job].ask.tenant;
-        if let Some(standing) = &mut self.standing {
-            standing.took(self.world, tenant, slices);
+        if let Some(fair_shares) = &mut self.fair_shares {
+            fair_shares.took(self.world, tenant, slices);
         }
     }
 
@@ -124,14 +124,14 @@ impl<'a> Desk<'a> {
             let idle = self.free.iter().chain(self.coming.iter().map(|(slice, _)| slice));
             let lendable = idle.chain(self.held.iter().flatten());
             let lendable: f64 = lendable.map(|slice| slices[*slice].share).sum();
-            self.standing = Some(Standing::new(self.world, &self.held, lendable));
+            self.fair_shares = Some(FairShares::new(self.world, &self.held, lendable));
         }
     }
 
     fn gave_back(&mut self, job: usize, slices: &[usize]) {
         let tenant = self.world.jobs[job].ask.tenant;
-        if let Some(standing) = &mut self.standing {
-            standing.gave_back(self.world, tenant, slices);
+        if let Some(fair_shares) = &mut self.fair_shares {
+            fair_shares.gave_back(self.world, tenant, slices);
         }
     }
 

@@ -5,23 +5,23 @@
 
 use super::{
     super::{Plan, PlanError, Problem, hardware::Shape, problem::Ground},
-    yard::Yard,
+    bins::Bins,
 };
 
 pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {
     let ground = Ground::new(problem)?;
-    let mut yard = Yard::new(problem, &ground);
+    let mut bins = Bins::new(problem, &ground);
     let mut state =
         State { served: vec![0.0; problem.models.len()], replicas: vec![0; problem.models.len()] };
-    for gpu in 0..yard.gpus.len() {
+    for gpu in 0..bins.gpus.len() {
         if state.complete(problem) {
             break;
         }
-        let pool = yard.gpus[gpu].pool;
+        let pool = bins.gpus[gpu].pool;
         let shapes = ground.hardware.shapes.iter().filter(|shape| shape.pool == pool);
         let mut best: Option<(f64, &Shape, Vec<Option<usize>>)> = None;
         for shape in shapes {
-            let (score, models) = configure(&yard, shape, &state);
+            let (score, models) = configure(&bins, shape, &state);
             if score > best.as_ref().map_or(1e-12, |(most, ..)| *most) {
                 best = Some((score, shape, models));
             }
@@ -29,13 +29,13 @@ pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {
         let Some((_, shape, models)) = best else { continue };
         for ((position, slot), model) in shape.layout().iter().zip(models) {
             let Some(model) = model else { continue };
-            if yard.put(gpu, *slot, model, &[position.start()]) {
-                state.served[model] += yard.rps(model, *slot);
+            if bins.put(gpu, *slot, model, &[position.start()]) {
+                state.served[model] += bins.rps(model, *slot);
                 state.replicas[model] += 1;
             }
         }
     }
-    if state.complete(problem) { Ok(yard.into_plan()) } else { Err(yard.too_small()) }
+    if state.complete(problem) { Ok(bins.into_plan()) } else { Err(bins.too_small()) }
 }
 
 #[derive(Clone)]
@@ -61,7 +61,7 @@ impl State {
 }
 
 /// The best model for each slice of a shape, largest slice first, and the score of all.
-fn configure(yard: &Yard<'_>, shape: &Shape, state: &State) -> (f64, Vec<Option<usize>>) {
+fn configure(bins: &Bins<'_>, shape: &Shape, state: &State) -> (f64, Vec<Option<usize>>) {
     let mut state = state.clone();
     let layout = shape.layout();
     let mut models = vec![None; layout.len()];
@@ -71,9 +71,9 @@ fn configure(yard: &Yard<'_>, shape: &Shape, state: &State) -> (f64, Vec<Option<
     for index in order {
         let slot = layout[index].1;
         let mut best: Option<(f64, usize)> = None;
-        for (model, wanted) in yard.problem.models.iter().enumerate() {
-            let missing = state.missing(yard.problem, model);
-            let added = (yard.rps(model, slot) / wanted.demand_rps.max(1e-9)).min(missing);
+        for (model, wanted) in bins.problem.models.iter().enumerate() {
+            let missing = state.missing(bins.problem, model);
+            let added = (bins.rps(model, slot) / wanted.demand_rps.max(1e-9)).min(missing);
             let score = missing * added;
             if score > best.map_or(1e-12, |(most, _)| most) {
                 best = Some((score, model));
@@ -81,7 +81,7 @@ fn configure(yard: &Yard<'_>, shape: &Shape, state: &State) -> (f64, Vec<Option<
         }
         if let Some((score, model)) = best {
             total += score;
-            state.served[model] += yard.rps(model, slot);
+            state.served[model] += bins.rps(model, slot);
             state.replicas[model] += 1;
             models[index] = Some(model);
         }

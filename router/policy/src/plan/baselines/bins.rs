@@ -12,7 +12,7 @@ use super::super::{
 };
 
 /// A fleet being filled.
-pub(super) struct Yard<'a> {
+pub(super) struct Bins<'a> {
     pub(super) problem: &'a Problem,
     pub(super) ground: &'a Ground,
     pub(super) gpus: Vec<Gpu>,
@@ -29,7 +29,7 @@ pub(super) struct Gpu {
     pub(super) held: Vec<(Position, usize, usize)>,
 }
 
-impl<'a> Yard<'a> {
+impl<'a> Bins<'a> {
     pub(super) fn new(problem: &'a Problem, ground: &'a Ground) -> Self {
         let mut gpus = Vec::new();
         let limits = ground.hardware.limits();

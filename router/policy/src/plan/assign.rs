@@ -1,6 +1,6 @@
 //! Which GPU takes which shape, so that as much as possible of what runs stays where it is.
 //!
-//! GPUs whose slices are cut alike are one source, shapes are the sinks, and what a GPU would lose
+//! GPUs whose slices are divided alike are one source, shapes are the sinks, and what a GPU would lose
 //! by taking a shape is the cost: a small transport problem however many GPUs there are.
 
 use std::collections::BTreeMap;
@@ -12,18 +12,18 @@ use super::{
 
 /// A GPU with the slices it is to have.
 #[derive(Clone, Debug)]
-pub(super) struct Seat<'a> {
+pub(super) struct ShapedGpu<'a> {
     pub(super) gpu: usize,
     pub(super) layout: &'a Layout,
 }
 
 /// Gives `counts` of the shapes to GPUs; `kept` holds the slices worth keeping, as masks by GPU.
-pub(super) fn seats<'a>(
+pub(super) fn shape_gpus<'a>(
     hardware: &'a Hardware,
     counts: &[u32],
     kept: &BTreeMap<usize, u64>,
-) -> Vec<Seat<'a>> {
-    let mut seats = Vec::new();
+) -> Vec<ShapedGpu<'a>> {
+    let mut shaped = Vec::new();
     for (pool, of_kind) in hardware.pools.iter().enumerate() {
         let shapes: Vec<usize> = (0..hardware.shapes.len())
             .filter(|shape| hardware.shapes[*shape].pool == pool && counts[*shape] > 0)
@@ -47,13 +47,13 @@ pub(super) fn seats<'a>(
         for ((gpus, sent), layouts) in each.zip(layouts.chunks(shapes.len().max(1))) {
             for (count, (_, layout)) in sent.iter().zip(layouts) {
                 for _ in 0..*count {
-                    seats.extend(gpus.pop().map(|gpu| Seat { gpu, layout }));
+                    shaped.extend(gpus.pop().map(|gpu| ShapedGpu { gpu, layout }));
                 }
             }
         }
     }
-    seats.sort_by_key(|seat| seat.gpu);
-    seats
+    shaped.sort_by_key(|gpu| gpu.gpu);
+    shaped
 }
 
 /// The layout of a shape that keeps most of `mask`, and how many slices it keeps.

@@ -2,7 +2,7 @@
 
 use super::{Order, Rank, queue};
 use crate::{
-    loan::{Job, World},
+    loan::{Job, LoanWorld},
     moment::Moment,
 };
 
@@ -22,7 +22,7 @@ impl Order for Srtf {
         "srtf"
     }
 
-    fn rank(&self, job: &Job, _: &World<'_>) -> Rank {
+    fn rank(&self, job: &Job, _: &LoanWorld<'_>) -> Rank {
         match job.remaining() {
             Some(remaining) => {
                 let seconds = remaining.as_secs_f64();
@@ -42,7 +42,7 @@ impl Order for Deadline {
         "deadline"
     }
 
-    fn rank(&self, job: &Job, world: &World<'_>) -> Rank {
+    fn rank(&self, job: &Job, world: &LoanWorld<'_>) -> Rank {
         // One that cannot be kept any more has no claim on those that can.
         let hopeful = |deadline: &Moment| {
             job.remaining().is_none_or(|remaining| world.now + remaining <= *deadline)

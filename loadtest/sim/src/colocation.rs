@@ -9,7 +9,7 @@ use policy::{loan::Loaning, moment::Moment};
 
 use crate::{
     claims,
-    fleet::Fleet,
+    fleet::SimFleet,
     rates::{Flow, Need, Needs},
     study::{Study, training::Training},
     summary::{self, Point, Summary, TrainingSummary},
@@ -37,7 +37,7 @@ struct Step {
 }
 
 /// Runs the jobs of `training` beside the models of `study`.
-pub fn run(study: &Study, training: &Training, fleet: &Fleet) -> Result<Summary, BesideError> {
+pub fn run(study: &Study, training: &Training, fleet: &SimFleet) -> Result<Summary, BesideError> {
     let mut needs = Needs::new(fleet)?;
     let steps = steps(study, &needs);
     let at = |step: &Step| Moment::default() + Duration::from_secs_f64(step.span.0);
@@ -78,7 +78,7 @@ fn steps(study: &Study, needs: &Needs<'_>) -> Vec<Step> {
 
 /// How requests went so far.
 struct Served<'a> {
-    fleet: &'a Fleet,
+    fleet: &'a SimFleet,
     /// How long a GPU that was given to inference does not serve yet.
     load_s: f64,
     round_s: f64,
@@ -87,7 +87,7 @@ struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    fn new(fleet: &'a Fleet, training: &Training) -> Self {
+    fn new(fleet: &'a SimFleet, training: &Training) -> Self {
         let largest = fleet.models.iter().map(|model| model.memory_mib).max().unwrap_or(0);
         Self {
             fleet,

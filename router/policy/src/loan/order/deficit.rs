@@ -1,7 +1,7 @@
 //! Orders by what a job or its tenant is owed.
 
 use super::{Order, Rank};
-use crate::loan::{Job, World};
+use crate::loan::{Job, LoanWorld};
 
 /// Parts of its time that a job must have had less than another to stop it.
 const STEP: f64 = 0.5;
@@ -20,7 +20,7 @@ impl Order for Ltgf {
         "ltgf"
     }
 
-    fn rank(&self, job: &Job, world: &World<'_>) -> Rank {
+    fn rank(&self, job: &Job, world: &LoanWorld<'_>) -> Rank {
         let age = world.now.since(job.submitted).as_secs_f64();
         let had = if age > 0.0 { job.ran.as_secs_f64() / age } else { 0.0 };
         Rank::band((had / STEP).floor())
@@ -41,7 +41,7 @@ impl Order for Ftf {
         "ftf"
     }
 
-    fn rank(&self, job: &Job, world: &World<'_>) -> Rank {
+    fn rank(&self, job: &Job, world: &LoanWorld<'_>) -> Rank {
         let age = world.now.since(job.submitted).as_secs_f64();
         let ran = job.ran.as_secs_f64();
         // With nothing known, as much is expected to come as has been.

@@ -1,20 +1,20 @@
 //! Whom the tenants' fair shares let make room for whom.
 
-use super::{Use, World, desk::Desk, share::divide};
+use super::{LoanWorld, Use, free_slices::Desk, share::divide};
 
 /// Room for rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// What each tenant holds and would hold if all were even, in GPUs.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct FairShares {
     held: Vec<f64>,
     fair: Vec<f64>,
 }
 
-impl Standing {
+impl FairShares {
     /// With `held` slices by job, and `lendable` GPUs to divide.
-    pub(super) fn new(world: &World<'_>, held: &[Vec<usize>], lendable: f64) -> Self {
+    pub(super) fn new(world: &LoanWorld<'_>, held: &[Vec<usize>], lendable: f64) -> Self {
         let mut uses = vec![Use::default(); world.tenants.len()];
         let smallest = world.slices.iter().map(|slice| slice.share).fold(1.0, f64::min);
         for (job, slices) in world.jobs.iter().zip(held) {
@@ -28,14 +28,14 @@ impl Standing {
     }
 
     /// A job with `slices` was told to give them back.
-    pub(super) fn gave_back(&mut self, world: &World<'_>, tenant: usize, slices: &[usize]) {
+    pub(super) fn gave_back(&mut self, world: &LoanWorld<'_>, tenant: usize, slices: &[usize]) {
         if let Some(held) = self.held.get_mut(tenant) {
             *held -= gpus(world, slices);
         }
     }
 
     /// A job with `slices` starts, or will.
-    pub(super) fn took(&mut self, world: &World<'_>, tenant: usize, slices: &[usize]) {
+    pub(super) fn took(&mut self, world: &LoanWorld<'_>, tenant: usize, slices: &[usize]) {
         if let Some(held) = self.held.get_mut(tenant) {
             *held += gpus(world, slices);
         }
@@ -53,6 +53,6 @@ impl Standing {
     }
 }
 
-fn gpus(world: &World<'_>, slices: &[usize]) -> f64 {
+fn gpus(world: &LoanWorld<'_>, slices: &[usize]) -> f64 {
     slices.iter().map(|slice| world.slices[*slice].share).sum()
 }

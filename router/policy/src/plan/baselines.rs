@@ -3,11 +3,11 @@
 //! Each is restated from its publication, not copied; where a publication knows one kind of GPU,
 //! kinds are used up in the fleet's order.
 
+mod bins;
 mod fit;
 mod fragment;
 mod greedy;
 mod parva;
-mod yard;
 
 use super::{Plan, PlanError, Problem, solve_blind, solve_roomily};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use simgpu::Fault;
 
-use super::{Event, World};
+use super::{Event, RequestWorld};
 use crate::{claims::Claim, fleet::Trouble};
 
 /// A worker that was silent this long is trusted no more.
@@ -29,7 +29,7 @@ impl InForce {
     }
 }
 
-impl World<'_> {
+impl RequestWorld<'_> {
     pub(super) fn break_down(&mut self, index: usize) -> Result<(), Claim> {
         let fault = self.fleet.faults[index];
         self.push(self.now + fault.lasts, Event::Mend { fault: index as u32 });
