@@ -9,21 +9,17 @@ use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::{
+use serve::{
     clock::Clock,
     count::{Outcome, recent::Point},
     error::InferError,
-    fleet::Fleet,
     http::backend::{Backend, Check},
-    jobs::Jobs,
-    leader::Standing,
     model::{Availability, Model, Models, Served},
-    orders::Orders,
-    place::Planned,
-    plane::Plane,
-    state,
     trace::SpanMetrics,
+};
+
+use crate::{
+    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, place::Planned, plane::Plane, state,
 };
 
 /// The models, the replicas behind them and the configuration in force.

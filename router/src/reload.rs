@@ -5,17 +5,13 @@ use std::{path::PathBuf, sync::Arc};
 
 use config::{Config, Effect, Objective, ObjectiveError, RouterSettings, Tls, Tracing};
 use serde_json::{Value, json};
-
-use crate::{
+use serve::{
     clock::wall_s,
     http::ServerState,
-    leader::Leader,
-    orders::Aim,
-    place::Outlook,
-    records::KeepError,
-    registry::Registry,
     trace::{Build, Tracer},
 };
+
+use crate::{leader::Leader, orders::Aim, place::Outlook, records::KeepError, registry::Registry};
 
 /// Why the configuration in force stayed as it was.
 #[derive(Debug, thiserror::Error)]

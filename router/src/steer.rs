@@ -5,9 +5,9 @@ use std::sync::Arc;
 use control::clock::WallClock;
 use policy::fleet::SliceId;
 use serde_json::{Value, json};
+use serve::http::ServerState;
 
 use crate::{
-    http::ServerState,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     registry::Registry,
 };

@@ -8,15 +8,17 @@ use protocol::{
     SliceReport, TensorShape, WarmPoint,
 };
 use router::{
-    auth::Access,
     fleet::{Trust, welcome},
-    http::{self, ServerState},
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
     orders::Orders,
     place,
     registry::Registry,
+};
+use serve::{
+    auth::Access,
+    http::{self, ServerState},
 };
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 

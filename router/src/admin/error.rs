@@ -5,10 +5,9 @@ use config::ObjectiveError;
 use http::StatusCode;
 use policy::loan::Refused;
 use serde_json::{Map, Value};
+use serve::{error::InferError, http::reply};
 
-use crate::{
-    error::InferError, http::reply, jobs::JobError, orders::OrderError, reload::ReloadError,
-};
+use crate::{jobs::JobError, orders::OrderError, reload::ReloadError};
 
 /// Every error of the admin API.
 #[derive(Debug, thiserror::Error)]

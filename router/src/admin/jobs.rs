@@ -11,14 +11,13 @@ use axum::{
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
-
-use super::{Admin, error::AdminError, routes::Asked};
-use crate::{
+use serve::{
     error::InferError,
     http::{backend::Backend, reply},
-    jobs::JobError,
-    office::Office,
 };
+
+use super::{Admin, error::AdminError, routes::Asked};
+use crate::{jobs::JobError, office::Office};
 
 /// The longest submission.
 const LONGEST: usize = 256 << 10;

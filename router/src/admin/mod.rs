@@ -21,6 +21,14 @@ use config::Objective;
 use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
+use serve::{
+    drain::Phase,
+    http::{
+        Call, ServerState, audit,
+        backend::Backend,
+        listen::{self, Answer, Limits, Peer},
+    },
+};
 use tls::ServerConfig;
 use tokio::{
     net::TcpListener,
@@ -31,12 +39,6 @@ use tower::ServiceExt;
 
 use self::{lent::Lent, scope::Arrival};
 use crate::{
-    drain::Phase,
-    http::{
-        Call, ServerState, audit,
-        backend::Backend,
-        listen::{self, Answer, Limits, Peer},
-    },
     metrics::Format,
     office::Office,
     orders::{Order, OrderError},

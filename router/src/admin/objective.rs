@@ -7,12 +7,10 @@ use axum::{
 use config::{Objective, ObjectiveError};
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
+use serve::http::{backend::Backend, reply};
 
 use super::{error::AdminError, routes::Asked};
-use crate::{
-    http::{backend::Backend, reply},
-    reload::ReloadError,
-};
+use crate::reload::ReloadError;
 
 /// The longest request.
 const LONGEST: usize = 64 << 10;

@@ -10,12 +10,10 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use serve::http::{backend::Backend, reply};
 
 use super::{Admin, error::AdminError, jobs::only, routes::Asked};
-use crate::{
-    http::{backend::Backend, reply},
-    orders::{Order, OrderError},
-};
+use crate::orders::{Order, OrderError};
 
 /// The longest request.
 const LONGEST: usize = 64 << 10;

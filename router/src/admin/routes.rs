@@ -11,6 +11,14 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
+use serve::{
+    error::InferError,
+    http::{
+        backend::Backend,
+        reply::{self, Reply},
+        unknown,
+    },
+};
 use tower::Layer;
 
 use super::{
@@ -21,15 +29,7 @@ use super::{
     scope::{Arrival, RequireAdminLayer},
     views,
 };
-use crate::{
-    error::InferError,
-    http::{
-        backend::Backend,
-        reply::{self, Reply},
-        unknown,
-    },
-    metrics::Format,
-};
+use crate::metrics::Format;
 
 const READ: &[&str] = &["GET", "HEAD"];
 const WRITE: &[&str] = &["POST"];

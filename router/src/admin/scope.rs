@@ -16,14 +16,14 @@ use axum::response::{IntoResponse, Response};
 use config::Scope;
 use futures_util::future::Either;
 use http::Request;
+use serve::{
+    error::InferError,
+    http::{ServerState, backend::Backend},
+};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use super::error::AdminError;
-use crate::{
-    error::InferError,
-    http::{ServerState, backend::Backend},
-};
 
 /// Where a request came from and when, carried as a request extension.
 #[derive(Clone, Copy, Debug)]

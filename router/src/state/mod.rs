@@ -7,6 +7,12 @@ mod workers;
 use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use serve::{
+    auth::TenantView,
+    http::{ServerState, backend::Backend},
+    model::{Model, Served},
+    trace::{Build, SpanTotals},
+};
 
 pub use self::fleet::{
     GpuState, LaneState, Memory, RankView, ReplicaPhase, ReplicaState, SliceState, WorkerState,
@@ -14,20 +20,16 @@ pub use self::fleet::{
 pub use crate::{
     fleet::Presence,
     jobs::{JobsState, LoansState},
-    model::{Replicas, View as ModelState},
     registry::ConfigState,
 };
+pub use serve::model::{Replicas, View as ModelState};
 
 use crate::{
-    auth::TenantView,
     fleet::View,
-    http::{ServerState, backend::Backend},
     leader::LeadState,
     metrics::{self, Format},
-    model::{Model, Served},
     place::{self, PinState, PlanState},
     registry::Registry,
-    trace::{Build, SpanTotals},
 };
 
 /// Everything an operator may want to see at one moment.

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use http::Method;
-use router::{drain::Ended, reload::ReloadError};
+use router::reload::ReloadError;
 use serde_json::json;
+use serve::drain::Ended;
 
 use crate::{
     client::{Client, Raw},

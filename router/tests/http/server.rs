@@ -10,13 +10,15 @@ use std::{
 use config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant};
 use router::{
     admin::{self, Admin, Hooks},
-    auth::Access,
-    drain::{Drain, Ended, Times},
-    http::{self, ServerState, backend::Backend},
     orders::{Order, OrderError},
     reload::ReloadError,
 };
 use serde_json::json;
+use serve::{
+    auth::Access,
+    drain::{Drain, Ended, Times},
+    http::{self, ServerState, backend::Backend},
+};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 
 use crate::{

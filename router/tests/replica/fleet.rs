@@ -12,11 +12,13 @@ use protocol::{
     Shapes, SliceReport, TensorShape, ToWorker, WarmPoint,
 };
 use router::{
-    clock::Clock,
     fleet::{Fleet, Trust, welcome},
     leader::Standing,
-    model::{Model, Models},
     plane::Plane,
+};
+use serve::{
+    clock::Clock,
+    model::{Model, Models},
     request::Request,
 };
 use tokio::{

@@ -11,17 +11,13 @@ use std::{
 use control::Stored;
 use protocol::{Desired, Mode, Report, ToWorker, WHOLE};
 use router::{
+    fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, lend, orders::Orders, place,
+    registry::Registry,
+};
+use serve::{
     auth::Access,
     dispatch::Dispatcher,
-    fleet::Fleet,
     http::{ServerState, backend::Backend},
-    jobs::Jobs,
-    leader::Standing,
-    learned::Learned,
-    lend,
-    orders::Orders,
-    place,
-    registry::Registry,
 };
 use tokio::{
     task::JoinHandle,

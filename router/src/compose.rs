@@ -5,6 +5,13 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 use config::Config;
 use control::Stored;
 use rustix::process::Signal;
+use serve::{
+    auth::Access,
+    clock::wall_s,
+    count,
+    drain::{Drain, Times, stop_signals},
+    http::{self, ServerState},
+};
 use store::OpenError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -17,13 +24,8 @@ use tokio::{
 
 use crate::{
     admin::{self, Admin, Hooks},
-    auth::Access,
-    clock::wall_s,
-    count,
-    drain::{Drain, Ended, Times, stop_signals},
     election::{Candidacy, Election, Ground},
     fleet::{self, LOCAL, Trust},
-    http::{self, ServerState},
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
@@ -35,8 +37,9 @@ use crate::{
     reload::{self, reload},
     state::{self, State},
     steer, takeover,
-    trace::Build,
 };
+
+pub use serve::{drain::Ended, trace::Build};
 
 /// A router that listens.
 #[derive(Debug)]
