@@ -8,6 +8,7 @@ pub mod beside;
 pub mod claims;
 pub mod clairvoyant;
 pub mod contest;
+pub mod control;
 pub mod curve;
 pub mod fleet;
 pub mod follow;
