@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_scenario_in_its_own_words() {
-        let page = include_str!("../../docs/load.md");
+        let page = include_str!("../../docs/how-to/load-test.md");
         let (_, table) = page.split_once("| scenario | what it is for |\n").unwrap();
         let listed: Vec<&str> =
             table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();

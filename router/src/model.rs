@@ -17,6 +17,7 @@ use foldhash::fast::RandomState;
 use futures_util::future::Either;
 use oip::{Signature, model::ModelStats};
 use parking_lot::Mutex;
+use policy::fleet::{SliceName, Traffic};
 
 use crate::{
     cache::{self, Cache},
@@ -35,6 +36,8 @@ pub struct Model {
     version: String,
     config: ArcSwap<config::Model>,
     shape: ArcSwapOption<Shape>,
+    /// The revision of the replica that last came into rotation.
+    edition: Mutex<Option<u64>>,
     in_service: AtomicBool,
     asleep: AtomicBool,
     failure: Mutex<Option<Failure>>,
@@ -71,6 +74,7 @@ impl Model {
             version: config.version.clone(),
             config: ArcSwap::from_pointee(config.clone()),
             shape: ArcSwapOption::empty(),
+            edition: Mutex::new(None),
             in_service: AtomicBool::new(true),
             asleep: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -161,15 +165,46 @@ impl Model {
         }
     }
 
-    /// Whether it shall have no replica until it is asked for, and how long it takes to load then.
-    pub fn sleep(&self, asleep: bool, load_time: Duration) {
+    /// Whether it has no replica until it is asked for.
+    pub fn sleep(&self, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
-        self.dispatcher.expect_within(load_time);
     }
 
-    /// Forgets every answer: another edition of the model gives the next.
-    pub fn forget(&self) {
-        self.cache.clear();
+    /// A replica of revision `digest` comes into rotation: what others answered is not given again.
+    pub fn came(&self, digest: u64) {
+        let before = self.edition.lock().replace(digest);
+        if before.is_some_and(|before| before != digest) {
+            self.cache.clear();
+        }
+    }
+
+    /// A replica of revision `digest` is gone. If a newer revision serves, what that one answered last
+    /// is not given again.
+    pub fn left(&self, digest: u64) {
+        if self.edition.lock().is_some_and(|edition| edition != digest) {
+            self.cache.clear();
+        }
+    }
+
+    /// Its requests since the start.
+    pub fn traffic(&self) -> Traffic {
+        let totals = self.dispatcher.metrics().totals();
+        let inside = self.dispatcher.view();
+        let stats = self.stats();
+        let answered = stats.inference_stats.success.count.max(1);
+        let waiting = inside.waiting as u64;
+        let (eligible, within) = (totals.eligible(), totals.within_objective);
+        let slowdowns = inside.slowdowns_by_slice();
+        Traffic {
+            // A rise is to be seen when requests come, not when they are answered.
+            arrived: eligible + totals.abandoned + waiting + inside.in_flight as u64,
+            late: eligible.saturating_sub(totals.failed + within),
+            eligible,
+            within,
+            waiting,
+            rows_per_request: (stats.inference_count as f64 / answered as f64).max(1.0),
+            slowdown: slowdowns.map(|(name, by)| (SliceName(name.to_owned()), by)).collect(),
+        }
     }
 
     /// How full its cache is; none if it has none.

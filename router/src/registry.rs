@@ -17,15 +17,17 @@ use store::{Change, Records};
 use crate::{
     clock::Clock,
     count::{Outcome, recent::Point},
+    dataplane::DataPlane,
     error::InferError,
     fleet::Fleet,
     http::backend::{Availability, Backend, Check, Served},
     jobs::Jobs,
-    lead::Standing,
+    leader::Standing,
     lend::{Ledger, WallClock},
     model::{Model, Models},
     orders::{Aim, Orders},
     place::{Planned, afar},
+    plane::Plane,
     serve::wall_clock_s,
     state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
     trace::SpanMetrics,
@@ -35,6 +37,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Registry {
     models: Arc<ArcSwap<Models>>,
+    plane: Arc<Plane>,
     fleet: Arc<Fleet>,
     jobs: Arc<Jobs>,
     orders: Arc<Orders>,
@@ -63,12 +66,11 @@ impl Registry {
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
         let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
+        let plane = Arc::new(Plane::new(Arc::clone(&models)));
+        let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
         Ok(Self {
-            fleet: Arc::new(Fleet::new(
-                Arc::clone(&models),
-                Arc::clone(&orders),
-                Arc::clone(&standing),
-            )),
+            fleet: Arc::new(Fleet::new(served, Arc::clone(&orders), Arc::clone(&standing))),
+            plane,
             models,
             ledger: Arc::new(Ledger::of(&jobs.unfinished())),
             jobs,
@@ -87,7 +89,7 @@ impl Registry {
     /// Returns when every model has the replicas it must have, or with why one never will.
     pub async fn warm(&self) -> Result<(), String> {
         loop {
-            let changed = self.fleet.changed();
+            let (mut heard, mut linked) = (self.fleet.changed(), self.plane.changed());
             let mut all = true;
             for model in self.models.load().iter() {
                 // One that may sleep is loaded once, so that what it takes and gives is known.
@@ -104,11 +106,19 @@ impl Registry {
             if all {
                 return Ok(());
             }
-            changed.await;
+            tokio::select! {
+                _ = heard.changed() => {}
+                _ = linked.changed() => {}
+            }
         }
     }
 
-    /// The replicas and their connections.
+    /// The models and the connections to their replicas.
+    pub fn plane(&self) -> &Arc<Plane> {
+        &self.plane
+    }
+
+    /// The workers.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }

@@ -26,10 +26,11 @@ use crate::{
     auth::Access,
     count,
     drain::{Drain, Ended, Times, stop_signals},
+    election::{Election, Ground},
     fleet::{self, LOCAL, Trust},
     http::{self, ServerState},
     jobs::Jobs,
-    lead::{Election, Ground, Standing},
+    leader::Standing,
     learned::Learned,
     lend::{self, Office},
     orders::Orders,
@@ -193,6 +194,7 @@ impl Router {
             election.resign().await;
         }
         self.state.backend.fleet().close();
+        self.state.backend.plane().connections().close();
         let tracer = self.state.tracer.swap(None);
         if let Some(tracer) = tracer {
             tracer.close().await;
@@ -361,7 +363,8 @@ fn put_in_force(
 
 /// Speaks as `tls` says with whoever connects from now on, and with executors.
 fn secure(state: &ServerState<Registry>, tls: Option<Tls>) {
-    state.backend.fleet().trust(tls.as_ref().and_then(|tls| tls.executors.clone()));
+    let executors = tls.as_ref().and_then(|tls| tls.executors.clone());
+    state.backend.plane().connections().trust(executors);
     state.tls.store(tls.map(Arc::new));
 }
 

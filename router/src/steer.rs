@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::{
     admin::{ReloadError, SteerError},
     http::ServerState,
-    lead::KeepError,
     lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     place::Outlook,
+    records::KeepError,
     registry::Registry,
     serve::{swap, wall_clock_s},
     state::Build,

@@ -136,7 +136,7 @@ def refusals():
         panel(
             "Refusals for want of capacity, by model",
             "Bad: above zero for minutes. Raise replicas, relax the objective, or give the model a "
-            "larger slice; docs/operating.md has the order to try them in.",
+            "larger slice; docs/runbooks.md has the order to try them in.",
             [
                 (
                     rate(

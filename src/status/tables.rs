@@ -3,7 +3,7 @@
 use policy::fleet::SliceId;
 use router::{
     fleet::LOCAL,
-    lead::{LeadState, Role},
+    leader::{LeadState, Role},
     place::{DrainPhase, DrainState, PinPhase},
     state::{ModelState, Presence, State, WorkerState},
 };

@@ -117,9 +117,9 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     };
     let alerts = after("alert: ");
     let anchors: Vec<String> =
-        alerts.iter().map(|alert| format!("docs/operating.md#{}", alert.to_lowercase())).collect();
+        alerts.iter().map(|alert| format!("docs/runbooks.md#{}", alert.to_lowercase())).collect();
     assert_eq!(after("runbook: "), anchors);
-    let docs = files().into_iter().find(|file| file.path == "docs/operating.md");
+    let docs = files().into_iter().find(|file| file.path == "docs/runbooks.md");
     let docs = docs.expect("it exists");
     let found = headings(docs.text().unwrap_or_default());
     let books: Vec<String> = found.filter(|heading| heading.starts_with("sluice")).collect();

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::tree::{ROOT, report};
 
-/// Every package of the workspace and the others it may depend on (docs/design.md, "Layout").
+/// Every package of the workspace and the others it may depend on (docs/explanation/architecture.md, "The layers").
 const MAY_USE: [(&str, &[&str]); 16] = [
     (
         "sluice",

@@ -1,4 +1,4 @@
-//! Prints goodput by rule, curve and load as a table for docs/policies.md.
+//! Prints goodput by rule, curve and load as a table for docs/benchmarks.md.
 
 use sim::tournament::{COURSES, ENTRANTS, LOADS, goodput};
 

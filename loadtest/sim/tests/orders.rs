@@ -1,4 +1,4 @@
-//! The orders on a sixteenth of the Philly trace: what docs/policies.md says of them must stay true.
+//! The orders on a sixteenth of the Philly trace: what docs/explanation/loans.md says of them must stay true.
 
 use std::{fs::File, io::Read, time::Duration};
 

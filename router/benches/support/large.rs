@@ -6,7 +6,7 @@ use policy::dispatch::ClosedBy;
 use router::{
     count::{ModelMetrics, Outcome, Reason, recent::RecentView},
     dispatch::{Limit, SetBy, View},
-    lead::LeadState,
+    leader::LeadState,
     metrics::{self, Format},
     place::{Moved, PlanState, PlannedModel},
     state::{

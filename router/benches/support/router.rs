@@ -11,7 +11,7 @@ use router::{
     fleet::{Trust, welcome},
     http::{self, ServerState},
     jobs::Jobs,
-    lead::Standing,
+    leader::Standing,
     learned::Learned,
     orders::Orders,
     place,

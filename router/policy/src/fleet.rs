@@ -65,8 +65,8 @@ pub enum Link {
 pub struct Advice {
     /// Why it has none.
     pub absent: Absent,
-    /// How long a replica takes to load, as far as is known.
-    pub loads_in: Duration,
+    /// How long a replica takes to load; absent, what was said before stands.
+    pub loads_in: Option<Duration>,
 }
 
 /// Why a model has no replicas.

@@ -194,7 +194,7 @@ impl PlaceMemory {
                 None if asleep => Absent::Asleep,
                 None => Absent::Loading,
             };
-            (model.name.clone(), Advice { absent, loads_in })
+            (model.name.clone(), Advice { absent, loads_in: Some(loads_in) })
         };
         world.models.iter().zip(forecasts).map(advice).collect()
     }

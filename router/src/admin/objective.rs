@@ -12,7 +12,7 @@ use serde_json::json;
 use super::routes::Asked;
 use crate::{
     http::{backend::Backend, reply},
-    lead::Leader,
+    leader::Leader,
 };
 
 /// The longest request.

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Entered, Fleet};
-use crate::lead::Standing;
+use crate::leader::Standing;
 
 /// How long a stranger may take to say who it is, and a worker to read.
 const WAIT: Duration = Duration::from_secs(5);

@@ -1,49 +1,39 @@
-//! What the workers say, and the connections to the replicas they report.
+//! The workers: what they report and what they are told.
 //!
-//! A report replaces what was known of its worker. For every ready replica there is one task that
-//! connects, brings it into rotation once it is admitted, carries replies in, and takes it out again
-//! when the connection ends; while the report stands it tries again. A worker that falls silent
-//! takes nothing out of rotation: its executors are asked, not it.
+//! A report replaces the one before it. The data plane is attached to every ready replica of a
+//! report, and detached from those that are not in it any more. A worker that falls silent takes
+//! nothing out of rotation: its executors are asked, not it.
 
 mod asking;
 mod door;
 mod led;
-mod serving;
 mod view;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Weak, atomic::Ordering},
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
-use protocol::{Desired, ReadyReplica, ReplicaState, Report, SliceReport, ToWorker};
-use tls::ClientConfig;
+pub use policy::fleet::LOCAL;
+use policy::fleet::{Absent, Advice, ReplicaId, SliceName};
+use protocol::{Desired, ReplicaState, Report, ToWorker};
 use tokio::{
-    sync::{Notify, futures::Notified, mpsc, watch},
-    task::JoinHandle,
+    sync::{mpsc, watch},
     time::Instant,
 };
 
-pub use policy::fleet::LOCAL;
-
+use self::asking::Questions;
 pub(crate) use self::view::labelled;
-use self::{
-    asking::Questions,
-    serving::{Flags, Serving},
-};
 pub use self::{
     asking::{LogQuestion, Unanswered},
     door::{Trust, listen, welcome},
 };
 use crate::{
-    dispatch::Process,
-    lead::Standing,
-    model::{Failure, Model, Models},
+    dataplane::{Attach, DataPlane},
+    leader::Standing,
     orders::Orders,
-    transport::Hello,
 };
 
 /// How long a worker may say nothing before it is called silent; it reports each second.
@@ -61,30 +51,24 @@ const MAX_WORKERS: usize = 4096;
 /// The workers and their replicas.
 #[derive(Debug)]
 pub struct Fleet {
-    models: Arc<ArcSwap<Models>>,
+    plane: Arc<dyn DataPlane>,
     standing: Arc<Standing>,
     known: Mutex<Known>,
     orders: Arc<Orders>,
     questions: Questions,
-    changed: Arc<Notify>,
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     workers: BTreeMap<String, Member>,
-    served: HashMap<Key, Connection>,
-    /// By where they listen and what they want to hear.
-    processes: HashMap<Hello, Weak<Process>>,
-    /// By whom executors that speak TLS are known.
-    authority: Arc<ArcSwapOption<ClientConfig>>,
-    /// Numbers given out: of replicas to dispatchers, and of conversations.
-    numbers: u32,
+    /// By worker, the replicas that the data plane was attached to, those of workers that are forgotten
+    /// included.
+    attached: BTreeMap<String, BTreeSet<u32>>,
+    conversations: u32,
     /// Whether this router is about to end.
     closed: bool,
 }
-
-/// A worker's name, and a replica's id on it.
-type Key = (String, u32);
 
 /// A worker.
 #[derive(Debug)]
@@ -98,15 +82,6 @@ struct Member {
     asking: mpsc::Sender<ToWorker>,
 }
 
-#[derive(Debug)]
-struct Connection {
-    number: u32,
-    model: Arc<Model>,
-    hello: Hello,
-    flags: Arc<Flags>,
-    task: JoinHandle<()>,
-}
-
 /// A worker as [`Fleet::look`] finds it.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -114,8 +89,6 @@ pub struct Seen {
     pub worker: String,
     /// Its last report.
     pub report: Report,
-    /// Its replicas that can be sent batches now, or could if they were admitted.
-    pub serving: HashSet<u32>,
 }
 
 /// A worker that may speak, and what it shall be told.
@@ -127,41 +100,32 @@ struct Entered {
 }
 
 impl Fleet {
-    /// A fleet of nobody yet, for these models, under these orders, of a router that may do what
-    /// `standing` says.
-    pub fn new(models: Arc<ArcSwap<Models>>, orders: Arc<Orders>, standing: Arc<Standing>) -> Self {
+    /// A fleet without workers yet, whose replicas `plane` serves, under these orders, of a router that
+    /// may do what `standing` says.
+    pub fn new(plane: Arc<dyn DataPlane>, orders: Arc<Orders>, standing: Arc<Standing>) -> Self {
         Self {
-            models,
+            plane,
             orders,
             standing,
             known: Mutex::default(),
             questions: Questions::default(),
-            changed: Arc::default(),
+            changed: watch::Sender::new(()),
         }
     }
 
-    /// Executors that speak TLS are known by `authority` from the next connection on.
-    pub fn trust(&self, authority: Option<Arc<ClientConfig>>) {
-        self.known.lock().authority.store(authority);
-    }
-
-    /// Done when a replica next comes into rotation, a report comes in, or the models change.
-    pub fn changed(&self) -> Notified<'_> {
-        self.changed.notified()
+    /// Changes when a report comes in, a worker leaves, or [`Fleet::poke`] is called.
+    pub fn changed(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Wakes whoever waits for a change.
     pub fn poke(&self) {
-        self.changed.notify_waiters();
+        self.changed.send_replace(());
     }
 
-    /// Hangs up on every replica for good, so that neither their end nor their workers' is news.
+    /// This router ends: that workers leave is no news any more, nor what they report.
     pub fn close(&self) {
-        let mut known = self.known.lock();
-        known.closed = true;
-        for connection in known.served.drain().map(|(_, connection)| connection) {
-            connection.task.abort();
-        }
+        self.known.lock().closed = true;
     }
 
     /// Every worker that is not gone; one that is drained is as good as leaving. Those gone for long are
@@ -169,19 +133,12 @@ impl Fleet {
     pub fn look(&self) -> Vec<Seen> {
         let orders = self.orders.standing();
         let mut known = self.known.lock();
-        let Known { workers, served, .. } = &mut *known;
-        workers.retain(|_, member| member.away() < FORGOTTEN);
-        let present = workers.iter().filter(|(_, member)| member.away() < GONE);
+        known.workers.retain(|_, member| member.away() < FORGOTTEN);
+        let present = known.workers.iter().filter(|(_, member)| member.away() < GONE);
         let seen = present.filter_map(|(name, member)| {
-            let mine = served.iter().filter(|((worker, _), _)| worker == name);
-            let serving = mine.filter(|(_, one)| one.flags.connected.load(Ordering::Acquire));
             let mut report = member.report.clone()?;
             report.leaving |= orders.drains(name);
-            Some(Seen {
-                worker: name.clone(),
-                report,
-                serving: serving.map(|((_, replica), _)| *replica).collect(),
-            })
+            Some(Seen { worker: name.clone(), report })
         });
         seen.collect()
     }
@@ -198,30 +155,11 @@ impl Fleet {
         }
     }
 
-    /// Lets a replica be given batches.
-    pub fn admit(&self, worker: &str, replica: u32) {
-        if let Some(connection) = self.known.lock().served.get(&(worker.to_owned(), replica)) {
-            connection.flags.admit();
-        }
-    }
-
-    /// Whether a replica that can be sent batches is in rotation; nothing for one that cannot.
-    pub fn in_rotation(&self, worker: &str, replica: u32) -> Option<bool> {
-        let known = self.known.lock();
-        let flags = &known.served.get(&(worker.to_owned(), replica))?.flags;
-        flags.connected.load(Ordering::Acquire).then(|| flags.attached.load(Ordering::Acquire))
-    }
-
-    /// Gives a replica no more batches, and says whether it has none.
-    pub fn drain(&self, worker: &str, replica: u32) -> bool {
-        self.known.lock().drain(&(worker.to_owned(), replica))
-    }
-
     /// Lets a worker in that showed it may come, unless one of its name speaks already.
     fn enter(&self, name: &str) -> Result<Entered, String> {
         let mut known = self.known.lock();
-        known.numbers += 1;
-        let conversation = known.numbers;
+        known.conversations += 1;
+        let conversation = known.conversations;
         let (asking, questions) = mpsc::channel(asking::WAITING);
         if let Some(member) = known.workers.get_mut(name) {
             if member.conversation.is_some() && member.heard_at.elapsed() < SILENT {
@@ -258,59 +196,71 @@ impl Fleet {
             expected |= member.report.as_ref().is_some_and(|report| report.leaving);
         }
         drop(known);
-        self.changed.notify_waiters();
+        self.changed.send_replace(());
         expected
     }
 
     /// Takes a report, unless another conversation has replaced this one.
     fn take(&self, name: &str, conversation: u32, report: Report) -> bool {
-        let models = self.models.load();
         let mut known = self.known.lock();
-        match known.workers.get_mut(name) {
-            Some(member) if member.conversation == Some(conversation) => {
-                member.heard_at = Instant::now();
-            }
-            Some(_) | None => return false,
-        }
-        if known.closed {
+        let Known { workers, attached, closed, .. } = &mut *known;
+        let Some(member) =
+            workers.get_mut(name).filter(|member| member.conversation == Some(conversation))
+        else {
+            return false;
+        };
+        member.heard_at = Instant::now();
+        if *closed {
             return true;
         }
-        let mut there = HashSet::new();
-        for gpu in &report.gpus {
-            for slice in &gpu.slices {
-                for replica in &slice.replicas {
-                    let Some(model) = models.get(&replica.model) else { continue };
-                    match &replica.state {
-                        ReplicaState::Ready(ready) => {
-                            there.insert(replica.replica);
-                            let key = (name.to_owned(), replica.replica);
-                            known.connect(key.clone(), slice, model, ready, &self.changed);
-                            if let (true, Some(one)) = (replica.serves, known.served.get(&key)) {
-                                one.flags.admit();
-                            }
+        let there = self.attach(name, &report);
+        let before = attached.insert(name.to_owned(), there.clone()).unwrap_or_default();
+        for replica in before.difference(&there) {
+            self.plane.detach(&ReplicaId { worker: name.to_owned(), replica: *replica });
+        }
+        member.report = Some(report);
+        drop(known);
+        self.changed.send_replace(());
+        true
+    }
+
+    /// Has the data plane take up what a worker reports; the replicas that are to stay attached.
+    fn attach(&self, worker: &str, report: &Report) -> BTreeSet<u32> {
+        let mut there = BTreeSet::new();
+        for slice in report.gpus.iter().flat_map(|gpu| &gpu.slices) {
+            let name = SliceName::of(worker, &slice.slice);
+            for replica in &slice.replicas {
+                let id = ReplicaId { worker: worker.to_owned(), replica: replica.replica };
+                match &replica.state {
+                    ReplicaState::Ready(ready) => {
+                        there.insert(id.replica);
+                        let attach = Attach {
+                            model: &replica.model,
+                            slice: &name,
+                            profile: &slice.profile,
+                            digest: replica.digest,
+                            ready,
+                        };
+                        self.plane.attach(&id, &attach);
+                        if replica.serves {
+                            self.plane.admit(&id);
                         }
-                        ReplicaState::Draining => {
-                            there.insert(replica.replica);
-                            known.drain(&(name.to_owned(), replica.replica));
-                        }
-                        ReplicaState::Failed { reason, crashed } => {
-                            let (reason, returns) = (reason.clone(), *crashed);
-                            model.failed(Failure { reason, returns });
-                        }
-                        ReplicaState::Starting
-                        | ReplicaState::Loading
-                        | ReplicaState::Warming { .. } => {}
                     }
+                    ReplicaState::Draining => {
+                        there.insert(id.replica);
+                        self.plane.drain(&id);
+                    }
+                    ReplicaState::Failed { reason, crashed } => {
+                        let absent = Absent::Failed { why: reason.clone(), returns: *crashed };
+                        self.plane.advise(&replica.model, Advice { absent, loads_in: None });
+                    }
+                    ReplicaState::Starting
+                    | ReplicaState::Loading
+                    | ReplicaState::Warming { .. } => {}
                 }
             }
         }
-        known.disconnect(|(worker, replica)| worker == name && !there.contains(replica));
-        if let Some(member) = known.workers.get_mut(name) {
-            member.report = Some(report);
-        }
-        drop(known);
-        self.changed.notify_waiters();
-        true
+        there
     }
 }
 
@@ -324,76 +274,6 @@ impl Member {
         match self.conversation {
             Some(_) if self.silent() < GONE => Duration::ZERO,
             Some(_) | None => self.silent(),
-        }
-    }
-}
-
-impl Known {
-    /// Gives a replica no more batches, and says whether it has none.
-    fn drain(&self, key: &Key) -> bool {
-        let Some(connection) = self.served.get(key) else { return true };
-        connection.flags.draining.store(true, Ordering::Release);
-        let dispatcher = connection.model.dispatcher();
-        dispatcher.drain(connection.number);
-        !dispatcher.is_busy(connection.number)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "who, where, of what, how, and whom to tell")]
-    fn connect(
-        &mut self,
-        key: Key,
-        slice: &SliceReport,
-        model: &Arc<Model>,
-        ready: &ReadyReplica,
-        changed: &Arc<Notify>,
-    ) {
-        let hello = Hello { address: ready.address.clone(), token: ready.token.clone() };
-        let same = |one: &Connection| one.hello == hello && Arc::ptr_eq(&one.model, model);
-        if self.served.get(&key).is_some_and(same) {
-            return;
-        }
-        self.disconnect(|other| *other == key);
-        self.numbers += 1;
-        let process = self.process(&hello);
-        let (worker, replica) = &key;
-        let serving = Serving {
-            number: self.numbers,
-            replica: *replica,
-            slice: labelled(worker, &slice.slice),
-            profile: slice.profile.clone(),
-            model: Arc::clone(model),
-            hello: hello.clone(),
-            authority: Arc::clone(&self.authority),
-            process,
-            ready: ready.clone(),
-            flags: Arc::default(),
-            changed: Arc::clone(changed),
-        };
-        let connection = Connection {
-            number: self.numbers,
-            model: Arc::clone(model),
-            hello,
-            flags: Arc::clone(&serving.flags),
-            task: tokio::spawn(serving.keep()),
-        };
-        self.served.insert(key, connection);
-    }
-
-    /// The process behind `hello`, the same for all replicas in it.
-    fn process(&mut self, hello: &Hello) -> Arc<Process> {
-        if let Some(known) = self.processes.get(hello).and_then(Weak::upgrade) {
-            return known;
-        }
-        self.processes.retain(|_, process| process.strong_count() > 0);
-        let process = Arc::new(Process::default());
-        self.processes.insert(hello.clone(), Arc::downgrade(&process));
-        process
-    }
-
-    fn disconnect(&mut self, which: impl Fn(&Key) -> bool) {
-        for (_, connection) in self.served.extract_if(|key, _| which(key)) {
-            connection.task.abort();
-            connection.model.dispatcher().detach(connection.number);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Why something asked of a job was not done.
 
 use super::State;
-use crate::{http::reply, lead::KeepError};
+use crate::{http::reply, records::KeepError};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use policy::loan::Refused;

@@ -32,7 +32,7 @@ pub use self::{
     view::{Brief, JobView},
 };
 use crate::{
-    lead::{KeepError, Keeping, SharedRecords},
+    records::{KeepError, Keeping, SharedRecords},
     state::{JobsState, LoansState},
 };
 

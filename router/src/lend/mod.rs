@@ -40,14 +40,12 @@ pub use self::{
     office::{LogPage, Office},
 };
 use crate::{
+    dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    http::{
-        ServerState,
-        backend::{Backend, Served},
-    },
+    http::ServerState,
     jobs::{Jobs, Record, State, Waits},
-    lead::{KeepError, Load},
-    model::Model,
+    leader::Load,
+    records::KeepError,
     registry::Registry,
 };
 
@@ -80,9 +78,10 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
         let mine = lending.take().filter(|(led, _)| *led == term).map(|(_, lender)| lender);
         let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state.backend));
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
-        let (heard, changed) = (fleet.changed(), jobs.changed());
+        let (mut heard, changed) = (fleet.changed(), jobs.changed());
+        let mut linked = state.backend.plane().changed();
         let config = state.backend.config_in_force();
-        let requests = requests(&state.backend);
+        let requests = requests(&state.backend, &config);
         drop(state);
         // It waits for the disk.
         let round = tokio::task::spawn_blocking(move || {
@@ -99,7 +98,8 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
         lending = Some((term, lender));
         let news = async {
             tokio::select! {
-                () = heard => {}
+                _ = heard.changed() => {}
+                _ = linked.changed() => {}
                 () = changed => {}
             }
         };
@@ -110,14 +110,15 @@ pub async fn run(state: Weak<ServerState<Registry>>) {
 }
 
 /// How models fare.
-fn requests(registry: &Registry) -> BTreeMap<String, Attainment> {
-    let of = |model: &Arc<Model>| {
-        let allowed = 1.0 - model.config().slo_target;
-        let others = registry.standing().peers().load(model.name());
-        let Load { eligible, within, .. } = Load::of(model).with(others);
-        (model.name().to_owned(), Attainment { eligible, within, allowed })
+fn requests(registry: &Registry, config: &Config) -> BTreeMap<String, Attainment> {
+    let traffic = registry.plane().traffic();
+    let of = |model: &config::Model| {
+        let allowed = 1.0 - model.slo_target;
+        let others = registry.standing().peers().load(&model.name);
+        let Load { eligible, within, .. } = Load::from(traffic.get(&model.name)?).with(others);
+        Some((model.name.clone(), Attainment { eligible, within, allowed }))
     };
-    registry.models().iter().map(of).collect()
+    config.models.iter().filter_map(of).collect()
 }
 
 /// The jobs that run, each with the models on its GPUs.

@@ -17,7 +17,7 @@ use crate::{
     fleet::{LogQuestion, Unanswered},
     http::ServerState,
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
-    lead::KeepError,
+    records::KeepError,
     registry::Registry,
 };
 

@@ -5,7 +5,7 @@ use super::{
     page::{Page, Sample},
     spec,
 };
-use crate::{lead::Role, state::State};
+use crate::{leader::Role, state::State};
 
 pub(super) const LEADER: Spec = spec(
     "sluice_leader",

@@ -4,10 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
 
-use crate::{
-    http::reply,
-    lead::{KeepError, Leader},
-};
+use crate::{http::reply, leader::Leader, records::KeepError};
 
 /// A refused order.
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ pub use self::{
     asked::{Order, PinAsked},
     error::OrderError,
 };
-use crate::lead::{KeepError, Keeping, SharedRecords};
+use crate::records::{KeepError, Keeping, SharedRecords};
 
 /// The file in the state directory.
 const FILE: &str = "orders.log";

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use config::Config;
-use policy::place::{Action, Decision, State};
+use policy::{
+    fleet::{Absent, Advice, Link, ReplicaId},
+    place::{Action, Decision, State},
+};
 use protocol::{Desired, DesiredGpu, DesiredReplica, DesiredSlice};
 
 use super::{Placer, assigned::Assigned, groups::Group, world::World};
 use crate::{
+    dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    http::backend::Backend,
     lend::Slices,
-    model::Failure,
     registry::Registry,
 };
 
@@ -22,7 +24,7 @@ impl Placer {
         decision: &Decision,
         config: &Config,
         (world, groups): (&mut World, &BTreeMap<u64, Group>),
-        (fleet, registry, owners): (&Fleet, &Registry, &Slices),
+        (registry, owners): (&Registry, &Slices),
     ) {
         let mut leaving = BTreeSet::new();
         let lent: BTreeSet<usize> = taken(decision, world, owners);
@@ -45,37 +47,49 @@ impl Placer {
                 }
                 Action::Stop { replica } => {
                     leaving.insert(*replica);
-                    self.stop(*replica, &step.why, registry);
+                    self.stop(*replica, &step.why);
                 }
             }
         }
-        self.admit(groups, &leaving, fleet);
-        self.drain(fleet, registry);
+        self.admit(groups, &leaving, &**registry.plane());
+        self.drain(&**registry.plane());
     }
 
     /// Lets those that leave finish their batches, once one that takes their place is in rotation.
-    fn drain(&mut self, fleet: &Fleet, registry: &Registry) {
+    fn drain(&mut self, plane: &dyn DataPlane) {
         let mut rotation: HashMap<String, bool> = HashMap::new();
+        let mut leaving = Vec::new();
+        let links = plane.replicas();
         for (worker, assignment) in &self.assignments {
-            for one in assignment.replicas.iter().filter(|one| !one.leaving) {
-                if let Some(attached) = fleet.in_rotation(worker, one.id) {
-                    *rotation.entry(one.model.clone()).or_default() |= attached;
+            for one in &assignment.replicas {
+                let id = ReplicaId { worker: worker.clone(), replica: one.id };
+                match links.get(&id) {
+                    _ if one.leaving => leaving.push((id, one.model.clone())),
+                    Some(Link::InRotation { .. }) => {
+                        rotation.insert(one.model.clone(), true);
+                    }
+                    Some(Link::Connected | Link::Draining { .. }) => {
+                        rotation.entry(one.model.clone()).or_default();
+                    }
+                    Some(Link::Connecting) | None => {}
                 }
             }
         }
-        for (worker, assignment) in &mut self.assignments {
-            assignment.replicas.retain(|one| {
-                // Between its successor's connection and the first batch to it is a moment.
-                let awaited = rotation.get(&one.model) == Some(&false);
-                if !one.leaving || awaited || !fleet.drain(worker, one.id) {
-                    return true;
-                }
-                if let Some(model) = registry.model(&one.model) {
-                    // Another edition may answer otherwise.
-                    model.forget();
-                }
-                false
-            });
+        // Between its successor's connection and the first batch to it is a moment.
+        leaving.retain(|(_, model)| rotation.get(model) != Some(&false));
+        if leaving.is_empty() {
+            return;
+        }
+        leaving.iter().for_each(|(id, _)| plane.drain(id));
+        let links = plane.replicas();
+        let is_idle = |id: &ReplicaId| match links.get(id) {
+            Some(Link::Draining { busy } | Link::InRotation { busy }) => !busy,
+            Some(Link::Connecting | Link::Connected) | None => true,
+        };
+        for (id, _) in leaving.into_iter().filter(|(id, _)| is_idle(id)) {
+            if let Some(assignment) = self.assignments.get_mut(&id.worker) {
+                assignment.replicas.retain(|one| one.id != id.replica);
+            }
         }
     }
 
@@ -124,22 +138,23 @@ impl Placer {
     }
 
     /// Lets a replica finish its batches and go.
-    fn stop(&mut self, group: u64, why: &str, registry: &Registry) {
+    fn stop(&mut self, group: u64, why: &str) {
         for (worker, assignment) in &mut self.assignments {
             let mine = assignment.replicas.iter_mut();
             for one in mine.filter(|one| one.group == group && !one.leaving) {
                 one.leaving = true;
                 tracing::info!(worker, model = one.model, replica = one.id, why, "replica leaves");
-                if let Some(model) = registry.model(&one.model) {
-                    // Another edition may answer otherwise.
-                    model.forget();
-                }
             }
         }
     }
 
     /// Lets every replica serve, but none of a new edition beside those of an earlier one.
-    fn admit(&mut self, groups: &BTreeMap<u64, Group>, leaving: &BTreeSet<u64>, fleet: &Fleet) {
+    fn admit(
+        &mut self,
+        groups: &BTreeMap<u64, Group>,
+        leaving: &BTreeSet<u64>,
+        plane: &dyn DataPlane,
+    ) {
         let mut earlier = BTreeSet::new();
         for (id, Group { replica, .. }) in groups {
             if !replica.current && replica.state == State::Ready && !leaving.contains(id) {
@@ -156,7 +171,7 @@ impl Placer {
             let known = |one: &&mut Assigned| groups.contains_key(&one.group);
             for one in mine.filter(known).filter(|one| !one.leaving && !waits(&one.group)) {
                 one.serves = true;
-                fleet.admit(worker, one.id);
+                plane.admit(&ReplicaId { worker: worker.clone(), replica: one.id });
             }
         }
     }
@@ -216,8 +231,9 @@ impl Placer {
                 tracing::warn!(model = name, why, "not placed as it should be");
             }
             let somewhere = decision.target.placed.iter().any(|placed| placed.model == index);
-            if let Some(model) = registry.model(name).filter(|_| is_final && !somewhere) {
-                model.failed(Failure { reason: why.clone(), returns: true });
+            if is_final && !somewhere {
+                let absent = Absent::Failed { why: why.clone(), returns: true };
+                registry.plane().advise(name, Advice { absent, loads_in: None });
             }
         }
         self.unplaced = unplaced;

@@ -4,10 +4,11 @@ use std::{collections::HashMap, time::Duration};
 
 use policy::{
     demand::{Day, Demand, Forecast, Habit, Rule, Seen},
+    fleet::Traffic,
     moment::Moment,
 };
 
-use crate::{http::backend::Served, lead::Load, learned::Asked, model::Model};
+use crate::{leader::Load, learned::Asked};
 
 /// How often counts are taken.
 const EVERY: Duration = Duration::from_secs(1);
@@ -48,18 +49,16 @@ impl Demands {
     /// Takes note of what was asked of a model, here and of `others`.
     pub(super) fn observe(
         &mut self,
-        model: &Model,
-        others: Load,
+        model: &config::Model,
+        (traffic, others): (&Traffic, Load),
         (settings, now): (&config::Planner, Moment),
     ) {
-        let objective = model.objective().0;
-        let rule = rule(settings, objective);
-        let Load { arrived, late, waiting, .. } = Load::of(model).with(others);
-        let known = self.models.entry(model.name().to_owned()).or_insert_with(|| {
+        let rule = rule(settings, model.slo);
+        let Load { arrived, late, waiting, .. } = Load::from(traffic).with(others);
+        let known = self.models.entry(model.name.clone()).or_insert_with(|| {
             let mut demand = Demand::new(rule);
             let mut load_time = None;
-            if let Some(Recalled { asked, away: (away, day) }) = self.recalled.remove(model.name())
-            {
+            if let Some(Recalled { asked, away: (away, day) }) = self.recalled.remove(&model.name) {
                 let Asked { minutes, usual, load_ms } = asked;
                 demand.recall(&Habit { minutes, usual }, away, day);
                 load_time = load_ms.map(|millis| Duration::from_millis(millis).min(LONGEST_LOAD));
@@ -74,16 +73,13 @@ impl Demands {
             return;
         }
         // A request of several rows is as much work as several of one.
-        let stats = model.stats();
-        let answered = stats.inference_stats.success.count.max(1);
-        let rows = (stats.inference_count as f64 / answered as f64).max(1.0);
-        let scaled = |count: u64| (count as f64 * rows).round() as u64;
+        let scaled = |count: u64| (count as f64 * traffic.rows_per_request).round() as u64;
         let seen = Seen {
             arrived: scaled(arrived.saturating_sub(known.arrived)),
             late: scaled(late.saturating_sub(known.late)),
             waiting: scaled(waiting),
         };
-        known.losing = seen.late as f64 > (1.0 - model.config().slo_target) * seen.arrived as f64;
+        known.losing = seen.late as f64 > (1.0 - model.slo_target) * seen.arrived as f64;
         known.demand.observe(seen, now);
         (known.taken_at, known.arrived, known.late) = (now, arrived, late);
     }

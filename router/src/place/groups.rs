@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use config::Config;
-use policy::place::{Replica, State};
+use policy::{
+    fleet::{Link, ReplicaId},
+    place::{Replica, State},
+};
 
 use super::{Placer, assigned::Assigned, world::World};
 use crate::fleet::Seen;
@@ -34,11 +37,11 @@ impl Placer {
     pub(super) fn groups(
         &mut self,
         config: &Config,
-        seen: &[Seen],
+        (seen, links): (&[Seen], &BTreeMap<ReplicaId, Link>),
         world: &mut World,
     ) -> BTreeMap<u64, Group> {
         let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
-        for Seen { worker, serving, .. } in seen {
+        for Seen { worker, .. } in seen {
             let Some(assignment) = self.assignments.get_mut(worker) else { continue };
             assignment.replicas.retain(|one| {
                 let site = world.site(worker, one.gpu).map(|site| &world.sites[site]);
@@ -47,7 +50,8 @@ impl Placer {
             });
             let neighbours = &self.neighbours;
             for one in &mut assignment.replicas {
-                let serves = serving.contains(&one.id);
+                let id = ReplicaId { worker: worker.clone(), replica: one.id };
+                let serves = links.get(&id).is_some_and(|link| link.is_connected());
                 if let Some(member) = member(one, worker, serves, (config, &mut *world)) {
                     let label = &world.sites[member.site].slices[member.slice].label;
                     let member = Member { busy: neighbours.busy(label), ..member };

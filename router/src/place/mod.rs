@@ -32,6 +32,7 @@ use std::{
 use config::Config;
 use policy::{
     demand::{Forecast, Why},
+    fleet::{Absent, Advice, Traffic},
     interference::Load,
     moment::Moment,
     place::{Decision, Gpu, Leaving, Placed, Slice, Snapshot, State, Target, place, wanted_back},
@@ -55,8 +56,9 @@ pub use self::{
     told::{Move, Moved, PlanState, Planned, PlannedModel, PlannedReplica, Told},
 };
 use crate::{
+    dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    http::{ServerState, backend::Backend},
+    http::ServerState,
     learned::Learned,
     registry::Registry,
 };
@@ -133,14 +135,20 @@ pub async fn run(state: Weak<ServerState<Registry>>, learned: Arc<Learned>) {
             }
         };
         let fleet = Arc::clone(state.backend.fleet());
-        let changed = fleet.changed();
+        let (mut heard, mut linked) = (fleet.changed(), state.backend.plane().changed());
         let began = Instant::now();
         placer.round(&state.backend, &fleet).await;
         notebook.note(&state.backend, placer).await;
         drop(state);
         let took = began.elapsed();
+        let news = async {
+            tokio::select! {
+                _ = heard.changed() => {}
+                _ = linked.changed() => {}
+            }
+        };
         // Whether something changed or time passed, the next round looks.
-        let _ = timeout(TICK, changed).await;
+        let _ = timeout(TICK, news).await;
         // Slices that are called back must hear of it, and be taken when they come.
         let leisure = if placer.calls_back { 1 } else { LEISURE };
         sleep(REST.max(took * leisure)).await;
@@ -154,15 +162,17 @@ impl Placer {
         }
         let now = registry.now();
         let config = registry.config_in_force();
-        let seen = fleet.look();
+        let plane = &**registry.plane();
+        let (seen, links, traffic) = (fleet.look(), plane.replicas(), plane.traffic());
         let standing = registry.orders().standing();
         self.meet(&seen);
         let mut world = World::new(&seen, &self.cuts, &registry.ledger().lock());
         self.neighbours.look(&seen, now);
-        let groups = self.groups(&config, &seen, &mut world);
-        self.neighbours.learn(registry, (&world, &groups), now);
+        let groups = self.groups(&config, (&seen, &links), &mut world);
+        self.neighbours.learn((&config, &traffic), (&world, &groups), now);
         self.time_loads(&groups, &config, now);
-        let (mut snapshot, forecasts) = self.snapshot(registry, &config, &world, &groups, now);
+        let (mut snapshot, forecasts) =
+            self.snapshot((registry, &traffic), &config, &world, &groups, now);
         snapshot.pins = ordered::pins(&standing, &world, &config);
         let left = ordered::left(&standing, (&world, &groups), &config);
         let looked = snapshot.consolidate;
@@ -174,7 +184,7 @@ impl Placer {
         let ordered = {
             // What a job has been given meanwhile is not taken from it.
             let mut owners = registry.ledger().lock();
-            self.carry_out(&decision, &config, (&mut world, &groups), (fleet, registry, &owners));
+            self.carry_out(&decision, &config, (&mut world, &groups), (registry, &owners));
             self.remember(&decision, &world, &config);
             self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
             let losing = |model: usize| {
@@ -235,7 +245,7 @@ impl Placer {
     #[expect(clippy::too_many_arguments, reason = "all that a decision is made from")]
     fn snapshot(
         &mut self,
-        registry: &Registry,
+        (registry, traffic): (&Registry, &BTreeMap<String, Traffic>),
         config: &Config,
         world: &World,
         groups: &BTreeMap<u64, Group>,
@@ -273,7 +283,7 @@ impl Placer {
         let models = self.models(config);
         let mut snapshot =
             Snapshot { models, gpus, rules, pins: Vec::new(), consolidate: calm, last };
-        let forecasts = self.forecast(registry, config, (&mut snapshot, &ready), now);
+        let forecasts = self.forecast((registry, traffic), config, (&mut snapshot, &ready), now);
         (snapshot, forecasts)
     }
 
@@ -297,7 +307,7 @@ impl Placer {
     /// Sets what is to be provided for.
     fn forecast(
         &mut self,
-        registry: &Registry,
+        (registry, traffic): (&Registry, &BTreeMap<String, Traffic>),
         config: &Config,
         (snapshot, ready): (&mut Snapshot, &[Ready]),
         now: Moment,
@@ -308,16 +318,15 @@ impl Placer {
         let notice = config.loans.as_ref().filter(|_| lent).map_or(Duration::ZERO, |it| it.notice);
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
-            let served = registry.model(&model.name);
-            if let Some(served) = &served {
+            if let Some(traffic) = traffic.get(&model.name) {
                 let others = registry.standing().peers().load(&model.name);
-                self.demands.observe(served, others, (&config.planner, now));
+                self.demands.observe(model, (traffic, others), (&config.planner, now));
             }
             let forecast = self.demands.forecast(&model.name, ready[index].rps, notice, now);
             let asleep = model.replicas.min == 0 && forecast.why == Why::Idle;
-            if let Some(served) = served {
-                served.sleep(asleep, self.demands.load_time(&model.name));
-            }
+            let absent = if asleep { Absent::Asleep } else { Absent::Loading };
+            let loads_in = Some(self.demands.load_time(&model.name));
+            registry.plane().advise(&model.name, Advice { absent, loads_in });
             let planned = &mut snapshot.models[index];
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };

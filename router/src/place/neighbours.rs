@@ -5,17 +5,15 @@ use std::{
     time::Duration,
 };
 
+use config::Config;
 use policy::{
+    fleet::Traffic,
     interference::{Corrected, Gains, Interference, Load, Runner, Scene, Times},
     moment::Moment,
 };
 
 use super::{groups::Group, world::World};
-use crate::{
-    fleet::{Seen, labelled},
-    http::backend::Backend,
-    registry::Registry,
-};
+use crate::fleet::{Seen, labelled};
 
 /// How often what was seen is learned from.
 const EVERY: Duration = Duration::from_secs(1);
@@ -77,7 +75,7 @@ impl Neighbours {
     /// Learns from how long batches take beside their neighbours.
     pub(super) fn learn(
         &mut self,
-        registry: &Registry,
+        (config, traffic): (&Config, &BTreeMap<String, Traffic>),
         (world, groups): (&World, &BTreeMap<u64, Group>),
         now: Moment,
     ) {
@@ -85,24 +83,23 @@ impl Neighbours {
             return;
         }
         self.learned_at = now;
-        let models = registry.models();
-        self.slowed = vec![1.0; models.len()];
+        self.slowed = vec![1.0; config.models.len()];
         let runners = self.runners(world, groups);
-        for (index, model) in models.iter().enumerate() {
-            for limit in model.dispatcher().view().limits {
-                let Some((site, own)) = runners.get(&(limit.slice.clone(), index)) else {
+        for (index, model) in config.models.iter().enumerate() {
+            let slowdowns = traffic.get(&model.name).into_iter().flat_map(|one| &one.slowdown);
+            for (slice, slowdown) in slowdowns {
+                let Some((site, own)) = runners.get(&(slice.0.clone(), index)) else {
                     continue;
                 };
                 if own.busy < BUSY {
                     continue;
                 }
-                let others = runners
-                    .iter()
-                    .filter(|((label, _), (at, _))| at == site && *label != limit.slice);
+                let others =
+                    runners.iter().filter(|((label, _), (at, _))| at == site && *label != slice.0);
                 let others: Vec<Runner> = others.map(|(_, (_, runner))| *runner).collect();
                 let scene = Scene { own: *own, others: &others };
                 let alone = Duration::from_millis(100);
-                let times = Times { took: alone.mul_f64(limit.slowdown.clamp(1.0, 10.0)), alone };
+                let times = Times { took: alone.mul_f64(slowdown.clamp(1.0, 10.0)), alone };
                 self.observe(&scene, times, now);
                 let expected = self.interference.slowdown(&scene, now).min(MOST);
                 self.slowed[index] = self.slowed[index].max(expected);

@@ -19,7 +19,7 @@ use crate::{
     dispatch,
     http::{ServerState, backend::Backend},
     jobs::{Brief, Counts},
-    lead::LeadState,
+    leader::LeadState,
     metrics::{self, Format},
     model::Model,
     place::{self, PinState, PlanState},

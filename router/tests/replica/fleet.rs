@@ -12,11 +12,13 @@ use protocol::{
 };
 use router::{
     clock::Clock,
+    dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
     http::backend::Job,
-    lead::Standing,
+    leader::Standing,
     model::{Model, Models},
     orders::Orders,
+    plane::Plane,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, WriteHalf, duplex, split},
@@ -43,6 +45,7 @@ impl Random {
 /// One model in a fleet.
 pub(crate) struct Bed {
     pub(crate) model: Arc<Model>,
+    pub(crate) plane: Arc<Plane>,
     pub(crate) fleet: Arc<Fleet>,
 }
 
@@ -51,8 +54,10 @@ impl Bed {
         let model = Arc::new(Model::start(settings, &[1.0], Clock::start()).unwrap());
         let models = Arc::new(ArcSwap::from_pointee(Models::new(vec![Arc::clone(&model)])));
         let orders = Orders::open(None).unwrap();
-        let fleet = Arc::new(Fleet::new(models, orders, Standing::alone()));
-        Self { model, fleet }
+        let plane = Arc::new(Plane::new(models));
+        let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
+        let fleet = Arc::new(Fleet::new(served, orders, Standing::alone()));
+        Self { model, plane, fleet }
     }
 
     /// Waits until so many replicas are in rotation and nobody waits for any.

@@ -116,7 +116,7 @@ async fn run(seed: u64) -> BTreeMap<Deed, u32> {
         let result = bed.model.infer(asking(number, patient)).await;
         assert!(is_served(seed, number, result), "seed {seed}: not well again");
     }
-    bed.fleet.close();
+    bed.plane.connections().close();
     executors.iter().flat_map(Executor::done).fold(BTreeMap::new(), |mut all, (deed, times)| {
         *all.entry(deed).or_default() += times;
         all
@@ -145,9 +145,9 @@ async fn a_report_that_comes_twice_changes_nothing() {
     bed.at_rest(2, 0).await;
     let before = bed.model.dispatcher().view();
     for _ in 0..10 {
-        let changed = bed.fleet.changed();
+        let mut changed = bed.fleet.changed();
         worker.report(report.clone()).await;
-        changed.await;
+        changed.changed().await.unwrap();
     }
     assert_eq!(bed.model.dispatcher().view().limits, before.limits, "the very same replicas");
     assert_eq!(executor.connections(), 2);

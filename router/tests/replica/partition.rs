@@ -15,7 +15,7 @@ use router::{
     fleet::Fleet,
     http::{ServerState, backend::Backend},
     jobs::Jobs,
-    lead::Standing,
+    leader::Standing,
     learned::Learned,
     lend,
     orders::Orders,

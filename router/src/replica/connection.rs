@@ -15,7 +15,7 @@ use oip::{Signature, TensorSpec};
 use protocol::{ReadyReplica, Reply, Shapes, WarmPoint};
 use tls::ClientConfig;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, watch},
     time::{Interval, MissedTickBehavior, interval, sleep},
 };
 
@@ -40,7 +40,7 @@ const MISSED_ALONE: u32 = 14;
 /// The same while a batch that is large for the way there is being written, behind which pings wait.
 const MISSED_WRITING: u32 = 50;
 
-/// What a connection and the fleet tell each other.
+/// How a connection is, and what it is asked to do.
 #[derive(Debug, Default)]
 pub(super) struct Flags {
     /// The executor can be sent batches.
@@ -74,6 +74,8 @@ pub(super) struct Serving {
     pub(super) replica: u32,
     pub(super) slice: String,
     pub(super) profile: String,
+    /// Its model's revision.
+    pub(super) digest: u64,
     pub(super) model: Arc<Model>,
     pub(super) hello: Hello,
     /// By whom executors that speak TLS are known, as of now.
@@ -81,7 +83,7 @@ pub(super) struct Serving {
     pub(super) process: Arc<Process>,
     pub(super) ready: ReadyReplica,
     pub(super) flags: Arc<Flags>,
-    pub(super) changed: Arc<Notify>,
+    pub(super) changed: Arc<watch::Sender<()>>,
 }
 
 impl Serving {
@@ -92,7 +94,7 @@ impl Serving {
             self.flags.connected.store(false, Ordering::Release);
             self.flags.attached.store(false, Ordering::Release);
             self.model.dispatcher().detach(self.number);
-            self.changed.notify_waiters();
+            self.changed.send_replace(());
             let (model, slice) = (&self.model.config().name, &self.slice);
             tracing::warn!(model, slice, cause = %chain(&ended), "a replica's connection ended");
             if let LinkError::GivenUp = ended {
@@ -113,7 +115,7 @@ impl Serving {
                 Err(error) => return error,
             };
         self.flags.connected.store(true, Ordering::Release);
-        self.changed.notify_waiters();
+        self.changed.send_replace(());
         tokio::select! {
             () = self.flags.admission() => {}
             // It was asked nothing, so whatever it says is the end; no reply can be lost here.
@@ -134,12 +136,13 @@ impl Serving {
             measured: measured(&self.ready.warmup),
             signature: Arc::new(signature(&self.ready.signature)),
         };
+        self.model.came(self.digest);
         self.model.attach(replica, &self.ready.platform, self.ready.max_batch);
         self.flags.attached.store(true, Ordering::Release);
         if self.flags.draining.load(Ordering::Acquire) {
             self.model.dispatcher().drain(self.number);
         }
-        self.changed.notify_waiters();
+        self.changed.send_replace(());
         tracing::info!(model = self.model.config().name, slice = self.slice, "replica in rotation");
         let dispatcher = self.model.dispatcher();
         loop {
@@ -155,7 +158,7 @@ impl Serving {
             *pause = RETRY_FIRST;
             let draining = self.flags.draining.load(Ordering::Acquire);
             if draining && !dispatcher.is_busy(self.number) {
-                self.changed.notify_waiters();
+                self.changed.send_replace(());
             }
         }
     }

@@ -6,13 +6,8 @@ use etcd::{EtcdError, Txn};
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{
-    elect::Election,
-    keys::About,
-    name::Held,
-    peers::{Load, Registration},
-};
-use crate::http::backend::{Backend, Served};
+use super::{Election, name::Held};
+use crate::{dataplane::DataPlane, leader::Registration, records::About};
 
 /// How often a router tells the others of itself.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -42,9 +37,9 @@ impl Election {
     /// Says under its name what this router is asked for; whether the name is its own.
     pub(super) async fn hold_name(&self, lease: u64) -> Result<bool, EtcdError> {
         let Some(state) = self.state.upgrade() else { return Ok(false) };
-        let models = state.backend.models();
-        let loads = models.iter().map(|model| (model.name().to_owned(), Load::of(model)));
-        let registration = Registration { admin: self.me.admin.clone(), models: loads.collect() };
+        let traffic = state.backend.plane().traffic();
+        let models = traffic.iter().map(|(model, traffic)| (model.clone(), traffic.into()));
+        let registration = Registration { admin: self.me.admin.clone(), models: models.collect() };
         let value = json!(registration).to_string();
         let held = self.name.hold(&self.client, lease, &value).await?;
         let name = &self.me.name;

@@ -8,7 +8,7 @@
 use etcd::{Client, EtcdError, Outcome, Txn};
 use parking_lot::Mutex;
 
-use super::peers::Registration;
+use crate::leader::Registration;
 
 /// How often another's key must be seen written anew until whoever writes it is said to live: what a
 /// process sent before it was killed may arrive after that.

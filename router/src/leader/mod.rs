@@ -1,20 +1,11 @@
-//! Several routers on etcd: one leads and plans, all of them serve.
+//! Whether this router may act, and in which term.
 //!
-//! Who leads is decided by [`policy::lead`] over a lease in etcd. Whoever does takes over before it
-//! acts: it reads the jobs that are kept there, makes every worker refuse the leader before it, and
-//! hears what each has by then. What it writes to etcd is guarded by its term, what it tells workers
-//! carries it, so that a leader that was paused changes nothing when it wakes.
+//! A router without `[etcd]` is alone: it leads in term 0, always. With it, [`election`] says which
+//! router leads.
 //!
-//! A router without `[etcd]` is alone: it leads in term 0, always.
+//! [`election`]: crate::election
 
-mod elect;
-mod keeping;
-mod keys;
-mod mirror;
-mod name;
 mod peers;
-mod records;
-mod tell;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,12 +15,7 @@ use policy::lead::{Answer, Ask, Candidate};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
-pub(crate) use self::keeping::Keeping;
-pub use self::{
-    elect::{Election, Ground},
-    peers::{Load, Peers},
-    records::{KeepError, SharedRecords},
-};
+pub use self::peers::{Load, Peers, Registration};
 use crate::clock::Clock;
 
 /// What this router may do, now.
@@ -114,7 +100,7 @@ pub struct EtcdState {
 
 /// Whether a router began to lead, or no longer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+pub(crate) enum Turn {
     Began { term: u64 },
     Ended { term: u64 },
 }
@@ -127,7 +113,7 @@ impl Standing {
     }
 
     /// Of one among several, which leads only once it is elected for leases of `ttl`.
-    fn elected(ttl: Duration, client: Arc<Client>) -> Arc<Self> {
+    pub(crate) fn elected(ttl: Duration, client: Arc<Client>) -> Arc<Self> {
         let elected = Elected {
             candidate: Candidate::new(ttl),
             clock: Clock::start(),
@@ -201,7 +187,7 @@ impl Standing {
     }
 
     /// What to ask of etcd next, and when.
-    fn next(&self) -> Option<(Ask, Instant)> {
+    pub(crate) fn next(&self) -> Option<(Ask, Instant)> {
         let mut elected = self.elected.as_ref()?.lock();
         let now = elected.clock.now();
         elected.candidate.lapse(now);
@@ -210,7 +196,7 @@ impl Standing {
     }
 
     /// Takes in what etcd said to what was asked at `sent`; whether it leads otherwise than before.
-    fn answered(&self, ask: Ask, answer: Answer, sent: Instant) -> Option<Turn> {
+    pub(crate) fn answered(&self, ask: Ask, answer: Answer, sent: Instant) -> Option<Turn> {
         let mut elected = self.elected.as_ref()?.lock();
         let (sent, now) = (elected.clock.moment(sent), elected.clock.now());
         elected.candidate.answered(ask, answer, (sent, now));
@@ -235,14 +221,14 @@ impl Standing {
     }
 
     /// Says that it has taken over.
-    fn ready(&self, term: u64) {
+    pub(crate) fn ready(&self, term: u64) {
         let Some(elected) = &self.elected else { return };
         elected.lock().ready = Some(term);
         self.news.send_replace(());
     }
 
     /// Says who leads, or that nobody does, in which case there is no reason to wait.
-    fn set_leader(&self, leader: Option<Leader>) {
+    pub(crate) fn set_leader(&self, leader: Option<Leader>) {
         let Some(elected) = &self.elected else { return };
         let mut elected = elected.lock();
         if leader.is_none() {
@@ -253,7 +239,7 @@ impl Standing {
     }
 
     /// Says why etcd is of no use, or that it is of use; whether that is news.
-    fn set_problem(&self, problem: Option<String>) -> bool {
+    pub(crate) fn set_problem(&self, problem: Option<String>) -> bool {
         let Some(elected) = &self.elected else { return false };
         let mut elected = elected.lock();
         let news = elected.problem.is_some() != problem.is_some();
@@ -262,7 +248,7 @@ impl Standing {
     }
 
     /// Says where another router has this one's name, or that none has; whether that is news.
-    fn set_rival(&self, rival: Option<String>) -> bool {
+    pub(crate) fn set_rival(&self, rival: Option<String>) -> bool {
         let Some(elected) = &self.elected else { return false };
         let mut elected = elected.lock();
         let news = elected.rival != rival;
@@ -271,7 +257,7 @@ impl Standing {
     }
 
     /// Leads no more in `term`, or in any: another does, or shall.
-    fn depose(&self, term: Option<u64>) {
+    pub(crate) fn depose(&self, term: Option<u64>) {
         let Some(elected) = &self.elected else { return };
         let mut elected = elected.lock();
         if elected.term().is_some_and(|led| term.is_none_or(|term| term == led)) {
@@ -281,7 +267,7 @@ impl Standing {
         }
     }
 
-    fn lease(&self) -> Option<u64> {
+    pub(crate) fn lease(&self) -> Option<u64> {
         self.elected.as_ref()?.lock().candidate.lease()
     }
 }

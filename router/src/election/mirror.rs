@@ -6,7 +6,11 @@ use etcd::{Event, Listed, WatchError};
 use store::{Change, Records};
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{elect::Election, keys::About, records::record};
+use super::Election;
+use crate::{
+    leader::Leader,
+    records::{About, record},
+};
 
 /// Waits before something is tried again double up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -129,7 +133,7 @@ impl Election {
         }
     }
 
-    fn name(&self, leader: Option<super::Leader>) {
+    fn name(&self, leader: Option<Leader>) {
         let vacant = leader.is_none();
         self.standing.set_leader(leader);
         if vacant {

@@ -1,4 +1,13 @@
-//! The loop that is elected, and what it does when it is.
+//! Several routers on etcd: one leads and plans, all of them serve.
+//!
+//! Who leads is decided by [`policy::lead`] over a lease in etcd. Whoever does takes over before it
+//! acts: it reads the jobs that are kept there, makes every worker refuse the leader before it, and
+//! hears what each has by then. What it writes to etcd is guarded by its term, what it tells workers
+//! carries it, so that a leader that was paused changes nothing when it wakes.
+
+mod mirror;
+mod name;
+mod tell;
 
 use std::{
     collections::BTreeSet,
@@ -18,14 +27,13 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 
-use super::{
-    Leader, SharedRecords, Standing, Turn,
-    keys::{About, Keys},
-    mirror,
-    name::Name,
-    records::record,
+use self::name::Name;
+use crate::{
+    http::ServerState,
+    leader::{Leader, Standing, Turn},
+    records::{About, Keys, SharedRecords, record},
+    registry::Registry,
 };
-use crate::{http::ServerState, registry::Registry};
 
 /// How many times a member of etcd may be waited for in a lease.
 const PATIENCE: u32 = 4;
@@ -38,18 +46,18 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// This router's part in who leads.
 #[derive(Debug)]
 pub struct Election {
-    pub(super) client: Arc<Client>,
-    pub(super) keys: Keys,
-    pub(super) standing: Arc<Standing>,
+    client: Arc<Client>,
+    keys: Keys,
+    standing: Arc<Standing>,
     /// The router as a whole, once it runs.
-    pub(super) state: Weak<ServerState<Registry>>,
+    state: Weak<ServerState<Registry>>,
     /// There is no leader, so that there is no reason to wait.
-    pub(super) vacant: Notify,
+    vacant: Notify,
     /// What is known must be read anew.
-    pub(super) outdated: Notify,
+    outdated: Notify,
     lease: Duration,
-    pub(super) me: Leader,
-    pub(super) name: Name,
+    me: Leader,
+    name: Name,
 }
 
 /// What an election needs before there is a router.
@@ -242,11 +250,11 @@ impl Election {
         }
         let fleet = registry.fleet();
         loop {
-            let changed = fleet.changed();
+            let mut changed = fleet.changed();
             if fleet.has_heard(term, &workers) {
                 break;
             }
-            if timeout_at(began + FENCE_WAIT, changed).await.is_err() {
+            if timeout_at(began + FENCE_WAIT, changed.changed()).await.is_err() {
                 tracing::warn!("not every worker was heard in time; what they said last counts");
                 break;
             }
@@ -256,7 +264,7 @@ impl Election {
         self.standing.ready(term);
     }
 
-    pub(super) fn is_me(&self, name: &str) -> bool {
+    fn is_me(&self, name: &str) -> bool {
         name == self.me.name
     }
 }

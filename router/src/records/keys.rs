@@ -2,13 +2,13 @@
 
 /// The keys, under one prefix.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     prefix: String,
 }
 
 /// What a key is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About<'k> {
+pub(crate) enum About<'k> {
     Leader,
     Router(&'k str),
     Worker(&'k str),
@@ -18,31 +18,31 @@ pub(super) enum About<'k> {
 }
 
 impl Keys {
-    pub(super) fn under(prefix: &str) -> Self {
+    pub(crate) fn under(prefix: &str) -> Self {
         Self { prefix: format!("{prefix}/") }
     }
 
-    pub(super) fn all(&self) -> &str {
+    pub(crate) fn all(&self) -> &str {
         &self.prefix
     }
 
-    pub(super) fn leader(&self) -> String {
+    pub(crate) fn leader(&self) -> String {
         format!("{}leader", self.prefix)
     }
 
-    pub(super) fn router(&self, name: &str) -> String {
+    pub(crate) fn router(&self, name: &str) -> String {
         format!("{}routers/{name}", self.prefix)
     }
 
-    pub(super) fn worker(&self, name: &str) -> String {
+    pub(crate) fn worker(&self, name: &str) -> String {
         format!("{}workers/{name}", self.prefix)
     }
 
-    pub(super) fn record(&self, key: &str) -> String {
+    pub(crate) fn record(&self, key: &str) -> String {
         format!("{}records/{key}", self.prefix)
     }
 
-    pub(super) fn about<'k>(&self, key: &'k str) -> About<'k> {
+    pub(crate) fn about<'k>(&self, key: &'k str) -> About<'k> {
         let Some(key) = key.strip_prefix(&self.prefix) else { return About::Other };
         match key.split_once('/') {
             None if key == "leader" => About::Leader,

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use policy::fleet::Traffic;
 use serde::{Deserialize, Serialize};
-
-use crate::model::Model;
 
 /// What one router was asked for, of one model, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +23,9 @@ pub struct Load {
 
 /// What a router tells the others of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Registration {
-    pub(super) admin: String,
-    pub(super) models: BTreeMap<String, Load>,
+pub struct Registration {
+    pub(crate) admin: String,
+    pub(crate) models: BTreeMap<String, Load>,
 }
 
 /// The other routers.
@@ -42,23 +41,14 @@ struct Known {
     heard: BTreeMap<String, Load>,
 }
 
-impl Load {
-    /// What this router was asked for.
-    pub fn of(model: &Model) -> Self {
-        let totals = model.dispatcher().metrics().totals();
-        let inside = model.dispatcher().view();
-        let waiting = inside.waiting as u64;
-        let (eligible, within) = (totals.eligible(), totals.within_objective);
-        Self {
-            // A rise is to be seen when requests come, not when they are answered.
-            arrived: eligible + totals.abandoned + waiting + inside.in_flight as u64,
-            late: eligible.saturating_sub(totals.failed + within),
-            eligible,
-            within,
-            waiting,
-        }
+impl From<&Traffic> for Load {
+    fn from(traffic: &Traffic) -> Self {
+        let Traffic { arrived, late, eligible, within, waiting, .. } = *traffic;
+        Self { arrived, late, eligible, within, waiting }
     }
+}
 
+impl Load {
     /// This and `other` together.
     pub fn with(self, other: Self) -> Self {
         Self {
@@ -97,11 +87,11 @@ impl Peers {
     }
 
     /// Their names.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.known.lock().routers.keys().cloned().collect()
     }
 
-    pub(super) fn hear(&self, name: &str, registration: Registration) {
+    pub(crate) fn hear(&self, name: &str, registration: Registration) {
         let mut known = self.known.lock();
         let Known { routers, heard } = &mut *known;
         if let Some(before) = routers.get(name) {
@@ -114,11 +104,11 @@ impl Peers {
         routers.insert(name.to_owned(), registration);
     }
 
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.known.lock().routers.remove(name);
     }
 
-    pub(super) fn retain(&self, there: impl Fn(&str) -> bool) {
+    pub(crate) fn retain(&self, there: impl Fn(&str) -> bool) {
         self.known.lock().routers.retain(|name, _| there(name));
     }
 }

@@ -1,12 +1,19 @@
 //! What must outlive a router, kept in etcd, where the next one finds it.
 
+mod keeping;
+mod keys;
+
 use std::sync::Arc;
 
 use etcd::{Client, EtcdError, Txn};
 use store::{Change, CommitError, Records};
 use tokio::runtime::Handle;
 
-use super::{Leader, Standing, keys::Keys};
+pub(crate) use self::{
+    keeping::Keeping,
+    keys::{About, Keys},
+};
+use crate::leader::{Leader, Standing};
 
 /// Changes in one transaction; etcd takes 128 unless told otherwise.
 const AT_ONCE: usize = 100;
@@ -38,10 +45,10 @@ fn whom(leader: Option<&Leader>) -> String {
 /// Records in etcd, which only the leader may change.
 #[derive(Clone, Debug)]
 pub struct SharedRecords {
-    pub(super) client: Arc<Client>,
-    pub(super) keys: Keys,
-    pub(super) standing: Arc<Standing>,
-    pub(super) runtime: Handle,
+    pub(crate) client: Arc<Client>,
+    pub(crate) keys: Keys,
+    pub(crate) standing: Arc<Standing>,
+    pub(crate) runtime: Handle,
 }
 
 impl SharedRecords {
@@ -79,7 +86,7 @@ impl SharedRecords {
 }
 
 /// The record of a pair; nothing if it is not JSON, which no router writes.
-pub(super) fn record(key: &str, value: &str, records: &mut Records) {
+pub(crate) fn record(key: &str, value: &str, records: &mut Records) {
     match serde_json::from_str(value) {
         Ok(value) => {
             records.insert(key.to_owned(), value);

@@ -1,0 +1,83 @@
+//! The data plane: the served models and the connections to their replicas.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwap;
+use policy::fleet::{Absent, Advice, Link, ReplicaId, Traffic};
+use tokio::sync::watch;
+
+use crate::{
+    dataplane::{Attach, DataPlane},
+    http::backend::Served,
+    model::{Failure, Models},
+    replica::{Endpoint, Replicas},
+};
+
+/// What the control plane steers.
+#[derive(Debug)]
+pub struct Plane {
+    models: Arc<ArcSwap<Models>>,
+    replicas: Replicas,
+}
+
+impl Plane {
+    /// Of these models, which may be swapped later.
+    pub fn new(models: Arc<ArcSwap<Models>>) -> Self {
+        Self { models, replicas: Replicas::default() }
+    }
+
+    /// The connections to replicas.
+    pub fn connections(&self) -> &Replicas {
+        &self.replicas
+    }
+}
+
+impl DataPlane for Plane {
+    fn attach(&self, id: &ReplicaId, replica: &Attach<'_>) {
+        let Attach { model, slice, profile, digest, ready } = *replica;
+        match self.models.load().get(model) {
+            Some(model) => {
+                self.replicas.attach(id, model, &Endpoint { slice, profile, digest, ready });
+            }
+            None => self.replicas.detach(id),
+        }
+    }
+
+    fn admit(&self, id: &ReplicaId) {
+        self.replicas.admit(id);
+    }
+
+    fn drain(&self, id: &ReplicaId) {
+        self.replicas.drain(id);
+    }
+
+    fn detach(&self, id: &ReplicaId) {
+        self.replicas.detach(id);
+    }
+
+    fn replicas(&self) -> BTreeMap<ReplicaId, Link> {
+        self.replicas.links()
+    }
+
+    fn traffic(&self) -> BTreeMap<String, Traffic> {
+        let models = self.models.load();
+        models.iter().map(|model| (model.name().to_owned(), model.traffic())).collect()
+    }
+
+    fn advise(&self, model: &str, advice: Advice) {
+        let models = self.models.load();
+        let Some(model) = models.get(model) else { return };
+        if let Some(loads_in) = advice.loads_in {
+            model.dispatcher().expect_within(loads_in);
+        }
+        match advice.absent {
+            Absent::Loading => model.sleep(false),
+            Absent::Asleep => model.sleep(true),
+            Absent::Failed { why, returns } => model.failed(Failure { reason: why, returns }),
+        }
+    }
+
+    fn changed(&self) -> watch::Receiver<()> {
+        self.replicas.changed()
+    }
+}
