@@ -1,4 +1,4 @@
-//! `sluice check`: says everything wrong with a configuration, or what it would run.
+//! `sluice check`: validates a configuration file.
 
 use std::{
     io::{self, Write},
@@ -11,29 +11,30 @@ use config::{Config, Problems, Report, Warnings};
 /// The exit code of a bad configuration.
 const BAD_CONFIGURATION: u8 = 78;
 
-/// Says everything that is wrong with a configuration, or what it would run.
+/// Validate a configuration file
+///
+/// Lists every problem as FILE:LINE:COLUMN: MESSAGE, or prints a summary of what would run.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 good, 78 bad configuration.\n\n\
+#[command(after_help = "Exit codes: 0 valid, 78 invalid configuration, 2 usage.\n\n\
     Examples:\n  \
     sluice check configs/router.toml\n  \
     sluice check configs/router.toml --print\n  \
     sluice check configs/router.toml --format json --deny-warnings")]
 pub(crate) struct Args {
-    /// The configuration
+    /// Configuration file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Show every value in force and where it came from; secrets are hidden
+    /// Print every value in force and where it came from; secrets are hidden
     #[arg(long)]
     print: bool,
-    /// How to write the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Take warnings for problems
+    /// Treat warnings as errors
     #[arg(long)]
     deny_warnings: bool,
 }
 
-/// How the result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// For people
@@ -42,7 +43,6 @@ enum Format {
     Json,
 }
 
-/// What is written where, and the exit code.
 #[derive(Debug, Default)]
 struct Verdict {
     stdout: String,
@@ -50,13 +50,12 @@ struct Verdict {
     code: u8,
 }
 
-/// Checks the file and tells.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let verdict = judge(args, config::load(&args.file));
-    let told = io::stderr()
+    let written = io::stderr()
         .write_all(verdict.stderr.as_bytes())
         .and_then(|()| io::stdout().write_all(verdict.stdout.as_bytes()));
-    if told.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
+    if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
 }
 
 fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
@@ -74,7 +73,8 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
     let mut verdict = Verdict::default();
     match args.format {
         Format::Text => {
-            verdict.stderr = warnings.iter().map(|told| format!("warning: {told}\n")).collect();
+            verdict.stderr =
+                warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
             if args.print {
                 verdict.stdout = config.effective.to_string();
             } else if !denied {
@@ -90,7 +90,8 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
     }
     if denied {
         let count = warnings.iter().count();
-        verdict.stderr += &format!("{}: {count} warnings, none allowed\n", args.file.display());
+        verdict.stderr +=
+            &format!("{}: {count} warnings, and --deny-warnings is set\n", args.file.display());
         verdict.code = BAD_CONFIGURATION;
     }
     verdict
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_file_is_summed_up_in_a_few_lines() {
+    fn a_valid_file_is_summarized() {
         let verdict = judge_text(&PLAIN, "configs/demo.toml", config::DEMO);
         assert_eq!((verdict.code, verdict.stderr.as_str()), (0, ""));
         assert_eq!(
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_printed_with_its_origin() {
+    fn print_shows_every_value_with_its_origin() {
         let args = Args { print: true, ..PLAIN };
         let verdict = judge_text(&args, "configs/demo.toml", config::DEMO);
         let lines: Vec<_> = verdict.stdout.lines().collect();
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_a_bad_configuration() {
+    fn a_missing_file_is_an_invalid_configuration() {
         let absent = || config::load(Path::new("none.toml"));
         let verdict = judge(&PLAIN, absent());
         assert_eq!((verdict.stdout.as_str(), verdict.code), ("none.toml: no such file\n", 78));
@@ -154,16 +155,16 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_told_and_denied_only_on_request() {
+    fn warnings_are_errors_only_with_deny_warnings() {
         let text = config::DEMO.to_owned() + "[loans]\nallow = []\n";
-        let told = |args: &Args| judge_text(args, "r.toml", &text);
-        let lenient = told(&PLAIN);
+        let judged = |args: &Args| judge_text(args, "r.toml", &text);
+        let lenient = judged(&PLAIN);
         assert_eq!(lenient.code, 0);
         assert!(lenient.stderr.starts_with("warning: r.toml:"), "{}", lenient.stderr);
         assert!(lenient.stdout.starts_with("r.toml: good\n"), "{}", lenient.stdout);
-        let strict = told(&Args { deny_warnings: true, ..PLAIN });
+        let strict = judged(&Args { deny_warnings: true, ..PLAIN });
         assert_eq!((strict.code, strict.stdout.as_str()), (78, ""));
-        let strict = told(&Args { deny_warnings: true, format: Format::Json, ..PLAIN });
+        let strict = judged(&Args { deny_warnings: true, format: Format::Json, ..PLAIN });
         assert!(strict.stdout.contains("\"ok\": false"), "{}", strict.stdout);
         assert!(strict.stdout.contains("no job can run"));
     }

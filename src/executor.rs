@@ -1,46 +1,46 @@
-//! `sluice executor`: the process that is one lane of a slice. Started by the worker, not by people.
+//! `sluice executor`: a process that runs batches on a slice. The worker starts it, not people.
 
 use std::{net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use protocol::Seat;
 use worker::{ExecutorArgs, Identity};
 
-/// Runs the batches of one lane of a slice; started by the worker
+/// Run batches on a slice; started by the worker
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The GPU's index on its worker
+    /// Index of the GPU on its worker
     #[arg(long)]
     gpu: u32,
-    /// The slice's position
+    /// Position of the slice
     #[arg(long)]
     position: String,
-    /// Which of the slice's processes it is
+    /// Index of this process among the slice's executors
     #[arg(long)]
     lane: u32,
-    /// The label of the slice
+    /// Label of the slice
     #[arg(long)]
     slice: String,
-    /// The device it may use
+    /// CUDA device of the slice
     #[arg(long)]
     device: Option<String>,
-    /// The directory of its sockets
+    /// Directory for sockets
     #[arg(long)]
     run_dir: PathBuf,
     /// Listen on a TCP port of this address instead of a Unix socket
     #[arg(long)]
     listen: Option<IpAddr>,
-    /// Speak TLS there, with the certificate in this file
+    /// Certificate for TLS on that port
     #[arg(long, requires = "key", requires = "listen")]
     cert: Option<PathBuf>,
-    /// Its private key
+    /// Private key of the certificate
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
-    /// How long it outlives its worker
+    /// Milliseconds to wait for a new worker after the old one is gone
     #[arg(long)]
     orphan_wait_ms: u64,
 }
 
-/// Serves until its worker says stop or is gone.
+/// Serves until its worker stops it or is gone.
 pub(crate) fn run(args: Args) -> ExitCode {
     crate::logging::start();
     let Args { gpu, position, lane, slice, device, run_dir, listen, cert, key, orphan_wait_ms } =
@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => {
-            tracing::error!(%error, "cannot find this program");
+            tracing::error!(%error, "failed to find this program's path");
             return ExitCode::FAILURE;
         }
     };

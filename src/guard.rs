@@ -1,8 +1,8 @@
-//! `sluice guard`: stands between an executor and a server it started. Not for people.
+//! `sluice guard`: supervises a model server for its executor. Not for people.
 
 use std::process::ExitCode;
 
-/// Runs a server until it ends or its executor does; started by the executor
+/// Supervise a model server until it or its executor ends; started by the executor
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server and its arguments
@@ -10,7 +10,6 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Runs the server to its end.
 pub(crate) fn run(args: &Args) -> ExitCode {
     worker::run_guard(&args.command)
 }

@@ -13,20 +13,20 @@ use router::jobs::{Brief, JobView, Slices, State, Submission};
 use serde::Deserialize;
 
 use crate::{
-    ask::{Door, Question, pause},
+    admin::{Admin, Call, pause},
     program::{failed, say},
 };
 
 const JOBS: &str = "/admin/v1/jobs";
-/// How often a log is asked for more, and a job for its end.
+/// Poll interval for new log output and for the end of a job.
 const EVERY: Duration = Duration::from_millis(300);
 
 /// Run training jobs on idle slices
 ///
-/// Asks a running router's admin port. Jobs must be allowed by `[loans]` in its configuration, and
-/// where keys are configured by one with the jobs scope.
+/// Talks to a running router's admin port. The program must be allowed by `[loans]` in the router's
+/// configuration. If API keys are configured, the key needs the scope jobs or admin.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 done, 1 refused or failed, 2 usage.\n\n\
+#[command(after_help = "Exit codes: 0 success, 1 error, 2 usage.\n\n\
     Examples:\n  \
     sluice job submit --slices 2..4 --profile 2g.20gb --name bert -- python3 train.py\n  \
     sluice job list\n  \
@@ -42,54 +42,54 @@ pub(crate) struct Args {
 enum What {
     /// Queue a job and print its number
     Submit(Box<Submit>),
-    /// List jobs, the newest first
+    /// List jobs, newest first
     List(Plain),
-    /// Show all that is known of a job: why it waits, when it may start, what it did
+    /// Show a job: why it waits, when it may start, and its history
     Show(One),
-    /// Print what a job printed
+    /// Print the output of a job
     Logs(Logs),
-    /// End a job, with its notice to checkpoint
+    /// Cancel a job; it gets its notice period to checkpoint
     Cancel(One),
 }
 
 #[derive(Debug, clap::Args)]
 struct Submit {
     #[command(flatten)]
-    door: Door,
-    /// How many slices it runs on: a number, or MIN..MAX
+    admin: Admin,
+    /// Number of slices: N, or MIN..MAX
     #[arg(long, default_value_t)]
     slices: Slices,
-    /// The smallest profile it takes, such as 2g.20gb
+    /// Smallest slice profile the job can use, such as 2g.20gb
     #[arg(long)]
     profile: Option<String>,
-    /// Memory it needs on each slice
+    /// Memory needed on each slice
     #[arg(long, value_name = "MIB", default_value_t)]
     memory_mib: u64,
-    /// Whose it is
+    /// Tenant that owns the job
     #[arg(long)]
     tenant: Option<String>,
-    /// A name for people
+    /// Name shown in lists
     #[arg(long)]
     name: Option<String>,
-    /// How long it takes on its fewest slices
+    /// Expected run time on the minimum number of slices
     #[arg(long, value_name = "SECONDS")]
     takes_s: Option<u64>,
-    /// In how many seconds it must have ended; needs --takes-s
+    /// Seconds until the job must have ended; needs --takes-s
     #[arg(long, value_name = "SECONDS")]
     deadline_s: Option<u64>,
-    /// How often it is started again after it failed by itself
+    /// Number of restarts after failures
     #[arg(long)]
     retries: Option<u32>,
-    /// A variable of its environment
+    /// Environment variable for the job; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     environment: Vec<(String, String)>,
-    /// Your own name for the submission: sent again with it, the job is not queued twice
+    /// Key that makes a repeated submission return the first job instead of queuing another
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// How to write it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// The program and its arguments; no shell reads them
+    /// Program and arguments, run without a shell
     #[arg(last = true, required = true)]
     argv: Vec<String>,
 }
@@ -97,8 +97,8 @@ struct Submit {
 #[derive(Debug, clap::Args)]
 struct Plain {
     #[command(flatten)]
-    door: Door,
-    /// How to write it
+    admin: Admin,
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -106,10 +106,10 @@ struct Plain {
 #[derive(Debug, clap::Args)]
 struct One {
     #[command(flatten)]
-    door: Door,
-    /// The job's number
+    admin: Admin,
+    /// Job number
     id: u64,
-    /// How to write it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -117,24 +117,23 @@ struct One {
 #[derive(Debug, clap::Args)]
 struct Logs {
     #[command(flatten)]
-    door: Door,
-    /// The job's number
+    admin: Admin,
+    /// Job number
     id: u64,
-    /// Which rank
+    /// Rank to show
     #[arg(long, default_value_t)]
     rank: u32,
-    /// Print what comes, until the job ends; the exit code is 1 if it did not end well
+    /// Follow the output until the job ends; exits with 1 unless the job is done
     #[arg(short, long)]
     follow: bool,
 }
 
-/// How it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// For people
     #[default]
     Text,
-    /// For scripts: the router's answer as it is
+    /// For scripts: the router's response
     Json,
 }
 
@@ -150,7 +149,6 @@ struct Page {
     over: bool,
 }
 
-/// Does it.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let done = match &args.what {
         What::Submit(submit) => self::submit(submit),
@@ -178,42 +176,42 @@ fn submit(args: &Submit) -> Result<(), String> {
     let body = serde_json::to_vec(&submission).map_err(|error| error.to_string())?;
     let key = args.idempotency_key.as_ref();
     if key.is_some_and(|key| key.contains(|c: char| !c.is_ascii_graphic())) {
-        return Err("the idempotency key may hold only visible ASCII".to_owned());
+        return Err("the idempotency key must be visible ASCII".to_owned());
     }
     let headers = key.map_or_else(String::new, |key| format!("idempotency-key: {key}\r\n"));
-    let question = Question { method: "POST", headers: &headers, body: &body };
-    let answer = args.door.ask(JOBS, &question)?;
+    let call = Call { method: "POST", headers: &headers, body: &body };
+    let response = args.admin.send(JOBS, &call)?;
     if args.format == Format::Json {
-        return as_it_is(&answer);
+        return print_raw(&response);
     }
-    let job: JobView = read(&answer)?;
+    let job: JobView = read(&response)?;
     say(&job.brief.id.to_string());
     Ok(())
 }
 
 fn list(args: &Plain) -> Result<(), String> {
-    let answer = args.door.get(JOBS)?;
+    let response = args.admin.get(JOBS)?;
     if args.format == Format::Json {
-        return as_it_is(&answer);
+        return print_raw(&response);
     }
-    let List { jobs } = read(&answer)?;
+    let List { jobs } = read(&response)?;
     print(&tables::list(&jobs))
 }
 
 fn show(args: &One, method: &str) -> Result<(), String> {
-    let question = Question { method, ..Question::default() };
-    let answer = args.door.ask(&format!("{JOBS}/{}", args.id), &question)?;
+    let call = Call { method, ..Call::default() };
+    let response = args.admin.send(&format!("{JOBS}/{}", args.id), &call)?;
     if args.format == Format::Json {
-        return as_it_is(&answer);
+        return print_raw(&response);
     }
-    print(&tables::show(&read(&answer)?))
+    print(&tables::show(&read(&response)?))
 }
 
 fn logs(args: &Logs) -> Result<ExitCode, String> {
     let mut from = String::new();
     loop {
         let path = format!("{JOBS}/{}/logs?rank={}{from}", args.id, args.rank);
-        let page: Page = read(&args.door.get(&path)?)?;
+        let page: Page = read(&args.admin.get(&path)?)?;
         print(&page.text)?;
         from = format!("&from={}", page.next);
         match (page.text.is_empty(), args.follow, page.over) {
@@ -223,7 +221,7 @@ fn logs(args: &Logs) -> Result<ExitCode, String> {
             (false, true, _) => {}
         }
     }
-    let job: JobView = read(&args.door.get(&format!("{JOBS}/{}", args.id))?)?;
+    let job: JobView = read(&args.admin.get(&format!("{JOBS}/{}", args.id))?)?;
     let Brief { id, state, reason, .. } = job.brief;
     if state == State::Done {
         return Ok(ExitCode::SUCCESS);
@@ -232,21 +230,22 @@ fn logs(args: &Logs) -> Result<ExitCode, String> {
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} has no ="))?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("{text:?} has no =; give NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn read<T: for<'a> Deserialize<'a>>(answer: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(answer)
-        .map_err(|error| format!("this is not a router of this version: {error}"))
+fn read<T: for<'a> Deserialize<'a>>(response: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(response)
+        .map_err(|error| format!("the response is not from a router of this version: {error}"))
 }
 
-fn as_it_is(answer: &[u8]) -> Result<(), String> {
-    print(&(String::from_utf8_lossy(answer).into_owned() + "\n"))
+fn print_raw(response: &[u8]) -> Result<(), String> {
+    print(&(String::from_utf8_lossy(response).into_owned() + "\n"))
 }
 
 fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
-    let told = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    told.map_err(|error| format!("cannot write: {error}"))
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| format!("cannot write: {error}"))
 }

@@ -1,4 +1,4 @@
-//! `sluice load`: sends requests on a schedule and says how they ended.
+//! `sluice load`: sends requests on a schedule and reports the results.
 
 use std::{
     io::{IsTerminal, Write},
@@ -31,105 +31,104 @@ const DONE: u8 = 0;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const OBJECTIVE_MISSED: u8 = 3;
-/// Seconds of each trial of a search, unless stated.
+/// Seconds of each trial of a capacity search, unless given.
 const TRIAL_S: f64 = 5.0;
 
-/// Send requests on a schedule and report how they ended
+/// Send requests on a schedule and report latency and attainment
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A scenario by name (see --list) or by path; flags below override it
+    /// Scenario, by name (see --list) or path; flags override it
     scenario: Option<String>,
-    /// List the scenarios that come along, and stop
+    /// List the built-in scenarios and exit
     #[arg(long)]
     list: bool,
-    /// The server
+    /// Server address
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     url: String,
-    /// The model to ask; by default the only one served
+    /// Model to request [default: the only one served]
     #[arg(long)]
     model: Option<String>,
-    /// Requests per second, of all streams together
+    /// Requests per second, all streams together
     #[arg(long)]
     rate: Option<f64>,
-    /// Seconds measured
+    /// Seconds to measure
     #[arg(long)]
     duration: Option<f64>,
-    /// Seconds sent before measuring starts
+    /// Seconds to send before measuring
     #[arg(long)]
     warmup: Option<f64>,
-    /// Seconds to wait for the last answers
+    /// Seconds to wait for the last responses
     #[arg(long)]
     grace: Option<f64>,
-    /// When requests arrive: constant, poisson, gamma:shape=K, step:factors=A/B,each_s=S,
+    /// Arrival process: constant, poisson, gamma:shape=K, step:factors=A/B,each_s=S,
     /// ramp:from=A,to=B, sine:period_s=S,depth=D, on-off:on_s=S,off_s=S, trace:file=F[,speed=X]
     #[arg(long)]
     arrivals: Option<String>,
-    /// Fixes every arrival
+    /// Random seed; the same seed gives the same arrival times
     #[arg(long)]
     seed: Option<u64>,
-    /// A closed loop of N requests outstanding, sent as fast as answers come; hides queueing
+    /// Closed loop with N requests outstanding; hides queueing, so do not use it for latency
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     closed: Option<u16>,
-    /// Most connections open at once
+    /// Maximum number of open connections
     #[arg(long)]
     connections: Option<usize>,
-    /// The objective; by default the router's own, else 50
+    /// Objective in milliseconds [default: the router's own, else 50]
     #[arg(long)]
     slo_ms: Option<f64>,
-    /// The share of requests that must be within it; by default the router's own, else 0.99
+    /// Share of requests that must meet the objective [default: the router's own, else 0.99]
     #[arg(long)]
     target: Option<f64>,
-    /// The deadline each request carries
+    /// Timeout sent with each request
     #[arg(long)]
     timeout_ms: Option<f64>,
-    /// The class each request carries
+    /// Class sent with each request: interactive or batch
     #[arg(long)]
     class: Option<String>,
-    /// The environment variable that holds the tenant's key
+    /// Environment variable that holds the tenant's API key
     #[arg(long, value_name = "VARIABLE")]
     key_env: Option<String>,
-    /// The file that holds the tenant's key
+    /// File that holds the tenant's API key
     #[arg(long, value_name = "FILE", conflicts_with = "key_env")]
     key_file: Option<PathBuf>,
-    /// Rows in each request
+    /// Rows per request
     #[arg(long)]
     rows: Option<u64>,
-    /// Send tensors as JSON rather than binary
+    /// Send tensors as JSON instead of binary
     #[arg(long)]
     json: bool,
-    /// Real inputs: JSON, one or a list of protocol requests or of objects by input name
+    /// Inputs as JSON: one or a list of protocol requests, or of objects by input name
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Ask this path instead of a model: the --input as it is, or a GET without one
+    /// Request this path instead of a model: POST the --input, or GET without one
     #[arg(long)]
     path: Option<String>,
-    /// Search the highest rate at which the objective holds, starting from --rate
+    /// Find the highest rate that meets the objective, starting from --rate
     #[arg(long, conflicts_with_all = ["closed", "html"])]
     find_capacity: bool,
-    /// Show reports written by --out side by side, and stop
+    /// Compare reports written with --out and exit
     #[arg(long, value_name = "REPORT", num_args = 2.., conflicts_with = "scenario")]
     compare: Vec<PathBuf>,
-    /// The router's own metrics, for batch sizes and queues; left out if not there
+    /// Router's metrics, for batch sizes and queues; optional
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8002/metrics")]
     metrics_url: String,
-    /// How the report is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Also write the report as JSON
+    /// Also write the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Also write the report as one page with plots
+    /// Also write the report as an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// How a report is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people.
+    /// For people
     Table,
-    /// For scripts.
+    /// For scripts
     Json,
 }
 
@@ -140,10 +139,9 @@ const EXAMPLES: &str = "Examples:
   sluice load --compare before.json after.json
   sluice load --model digits --find-capacity
 
-Exit: 0 the objective was met, 1 failed, 2 usage, 3 the objective was missed.
+Exit codes: 0 objective met, 1 error, 2 usage, 3 objective missed.
 ";
 
-/// Runs `sluice load`.
 #[expect(clippy::needless_pass_by_value, reason = "every subcommand takes its arguments whole")]
 pub(crate) fn run(args: Args) -> ExitCode {
     ExitCode::from(code(&args))
@@ -294,7 +292,7 @@ fn write(path: &Path, text: &str) -> Result<(), LoadError> {
     })
 }
 
-/// A reader that went away is no reason to fail a run that was made.
+/// Ignores a closed stdout: the run is still valid.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
@@ -342,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn a_met_objective_exits_0_and_a_missed_one_3() {
+    fn exit_code_is_0_if_objective_met_and_3_if_missed() {
         assert_eq!(short_run(200, &["--slo-ms", "5000"]), DONE);
         assert_eq!(short_run(503, &["--slo-ms", "5000"]), OBJECTIVE_MISSED);
         assert_eq!(short_run(503, &["--target", "0"]), DONE);
     }
 
     #[test]
-    fn a_run_that_cannot_be_made_exits_1_and_nonsense_2() {
+    fn exit_code_is_1_for_failed_runs_and_2_for_usage() {
         assert_eq!(short_run(404, &[]), FAILED);
         assert_eq!(exit(&["no-such-scenario"]), USAGE);
         assert_eq!(exit(&["--arrivals", "posson"]), USAGE);
@@ -357,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_written_by_out_can_be_compared_and_html_is_one_file() {
+    fn out_files_can_be_compared_and_html_is_one_file() {
         let folder = std::env::temp_dir().join(format!("sluice-load-cli-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();

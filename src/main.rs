@@ -1,14 +1,15 @@
 //! `sluice`: one program, a subcommand per job.
 
-mod ask;
+mod admin;
 mod check;
 mod executor;
 mod guard;
+mod help_page;
 mod job;
 mod load;
 mod logging;
 mod notify;
-mod order;
+mod overrides;
 mod plan;
 mod program;
 mod rank;
@@ -22,23 +23,23 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// A router makes some twenty allocations for each request.
+/// A router makes about twenty allocations per request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SLUICE_REVISION"), ")");
 
-/// Serves models within the objective you state for each.
+/// Inference router for GPU fleets
 ///
-/// Clients speak the Open Inference Protocol over HTTP; operators state an objective per model
-/// ("50 ms for 99 % of requests"); Sluice batches, admits and refuses so that it is kept.
+/// Give each model a latency objective ("50 ms for 99 % of requests"). Sluice meets it with as few
+/// GPUs as possible. Clients speak the Open Inference Protocol over HTTP.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version = VERSION, after_help = "Examples:\n  \
     sluice up                              serve the demo on 127.0.0.1:8000\n  \
-    sluice check configs/router.toml       say everything wrong with a configuration\n  \
+    sluice check configs/router.toml       validate a configuration file\n  \
     sluice up --config configs/router.toml serve your own models\n  \
-    sluice status --watch                  watch it from another terminal\n  \
-    sluice load --model digits --rate 200  ask it 200 times a second and report")]
+    sluice status --watch                  watch the fleet from another terminal\n  \
+    sluice load --model digits --rate 200  send 200 requests/s and report")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -55,17 +56,20 @@ enum Command {
     Simulate(simulate::Args),
     Status(status::Args),
     Job(Box<job::Args>),
-    Drain(order::Drain),
-    Return(order::Return),
-    Pin(order::Pin),
-    Unpin(order::Unpin),
-    /// Print a completion script for your shell
+    Drain(overrides::Drain),
+    Return(overrides::Return),
+    Pin(overrides::Pin),
+    Unpin(overrides::Unpin),
+    /// Print a shell completion script
     ///
-    /// For example `sluice completions bash > /etc/bash_completion.d/sluice`.
+    /// Example: `sluice completions bash > /etc/bash_completion.d/sluice`.
     Completions {
-        /// Which shell
+        /// Shell to complete for
         shell: clap_complete::Shell,
     },
+    /// Print the reference page of this command line
+    #[command(hide = true)]
+    HelpPage,
     #[command(hide = true)]
     Executor(executor::Args),
     #[command(hide = true)]
@@ -86,12 +90,16 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Job(args) => job::run(&args),
-        Command::Drain(args) => order::drain(&args),
-        Command::Return(args) => order::give_back(&args),
-        Command::Pin(args) => order::pin(&args),
-        Command::Unpin(args) => order::unpin(&args),
+        Command::Drain(args) => overrides::drain(&args),
+        Command::Return(args) => overrides::give_back(&args),
+        Command::Pin(args) => overrides::pin(&args),
+        Command::Unpin(args) => overrides::unpin(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
+        Command::HelpPage => {
+            program::say(help_page::page(Cli::command()).trim_end());
             ExitCode::SUCCESS
         }
         Command::Executor(args) => executor::run(args),

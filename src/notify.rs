@@ -1,4 +1,4 @@
-//! Telling systemd how far we are, where it asked to be told.
+//! Readiness notifications for systemd, if `NOTIFY_SOCKET` is set.
 
 use std::{
     env,
@@ -11,12 +11,12 @@ use std::{
     },
 };
 
-/// The program serves.
+/// Reports that the program serves.
 pub(crate) fn ready() {
     say("READY=1");
 }
 
-/// The program has begun to stop.
+/// Reports that the program is stopping.
 pub(crate) fn stopping() {
     say("STOPPING=1");
 }
@@ -30,6 +30,6 @@ fn say(state: &str) {
     let sent = address
         .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
-        tracing::warn!(%error, state, "systemd not told");
+        tracing::warn!(%error, state, "failed to notify systemd");
     }
 }

@@ -1,4 +1,4 @@
-//! `sluice plan`: the fewest GPUs that keep every objective, and who sits where on them.
+//! `sluice plan`: computes the fewest GPUs that meet every objective.
 
 mod decision;
 mod json;
@@ -13,22 +13,22 @@ use std::{
 use config::planfile;
 use policy::{
     place::place,
-    plan::{self, Plan, PlanError, Problem, rivals::Planner},
+    plan::{self, Plan, PlanError, Problem, baselines::Planner},
 };
 use router::replay;
 use tokio::time::Instant;
 
-use crate::ask::Door;
+use crate::admin::Admin;
 
-/// Where a router keeps what it decided from.
+/// Endpoint of a router's last planning input.
 const INPUT: &str = "/admin/v1/plan/input";
 /// The exit code of a bad plan file.
 const BAD_CONFIGURATION: u8 = 78;
 
-/// Says how few GPUs keep every objective, and who sits where on them.
+/// Compute the fewest GPUs that meet every objective
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit: 0 planned, 1 the fleet is too small or the router could not be asked, 78 bad plan file.\n\n\
+    after_help = "Exit codes: 0 planned, 1 fleet too small or router unreachable, 2 usage, 78 invalid plan file.\n\n\
     Examples:\n  \
     sluice plan configs/plans/scenario-2.toml\n  \
     sluice plan configs/plans/scenario-2.toml --compare\n  \
@@ -37,29 +37,28 @@ const BAD_CONFIGURATION: u8 = 78;
     sluice plan --replay placement.json"
 )]
 pub(crate) struct Args {
-    /// The plan file: models with their demand, and a fleet
+    /// Plan file: models with their demand, and a fleet
     #[arg(value_name = "FILE", required_unless_present_any = ["replay", "dump"])]
     file: Option<PathBuf>,
-    /// How to write the plan
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Say of every replica why it is where it is
+    /// Add the reason for every replica
     #[arg(long)]
     explain: bool,
-    /// Run other planners on the same file too
+    /// Also run other planners on the same file
     #[arg(long)]
     compare: bool,
-    /// Decide again what a live router decided from this dump, instead of planning a file
+    /// Repeat a live router's decision from this dump instead of planning a file
     #[arg(long, value_name = "DUMP", conflicts_with_all = ["file", "compare", "explain"])]
     replay: Option<PathBuf>,
-    /// Write all that a live router decided from, for --replay, instead of planning a file
+    /// Print a live router's planning input, for --replay, instead of planning a file
     #[arg(long, conflicts_with_all = ["file", "compare", "explain", "replay"])]
     dump: bool,
     #[command(flatten)]
-    door: Door,
+    admin: Admin,
 }
 
-/// How the plan is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// For people
@@ -68,16 +67,14 @@ enum Format {
     Json,
 }
 
-/// A plan or none, by one planner, and how long it took.
 struct Outcome {
     planner: Planner,
     planned: Result<Plan, PlanError>,
-    /// Models that their neighbours would slow past their objective.
+    /// Models that interference would slow past their objective.
     slowed: usize,
     seconds: f64,
 }
 
-/// What is written where, and the exit code.
 #[derive(Debug, Default)]
 struct Verdict {
     stdout: String,
@@ -85,34 +82,33 @@ struct Verdict {
     code: u8,
 }
 
-/// Plans and tells.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let verdict = match (&args.replay, &args.file) {
         (Some(dump), _) => replayed(args, dump),
         (None, Some(file)) => planned(args, file),
-        (None, None) => dumped(&args.door),
+        (None, None) => dumped(&args.admin),
     };
-    let told = io::stderr()
+    let written = io::stderr()
         .write_all(verdict.stderr.as_bytes())
         .and_then(|()| io::stdout().write_all(verdict.stdout.as_bytes()));
-    if told.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
+    if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
 }
 
 fn planned(args: &Args, file: &Path) -> Verdict {
     match planfile::load(file) {
         Ok((problem, warnings)) => {
             let warnings: String =
-                warnings.iter().map(|told| format!("warning: {told}\n")).collect();
+                warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
             let mut verdict = judge(args, &problem);
             verdict.stderr.insert_str(0, &warnings);
             verdict
         }
-        Err(problems) => refused(format!("{problems}\n")),
+        Err(problems) => invalid(format!("{problems}\n")),
     }
 }
 
-fn dumped(door: &Door) -> Verdict {
-    match door.get(INPUT) {
+fn dumped(admin: &Admin) -> Verdict {
+    match admin.get(INPUT) {
         Ok(input) => {
             let stdout = String::from_utf8_lossy(&input).into_owned();
             Verdict { stdout, ..Verdict::default() }
@@ -125,7 +121,7 @@ fn replayed(args: &Args, dump: &Path) -> Verdict {
     let path = dump.display();
     let text = match std::fs::read_to_string(dump) {
         Ok(text) => text,
-        Err(error) => return refused(format!("{path}: cannot be read: {error}\n")),
+        Err(error) => return invalid(format!("{path}: {error}\n")),
     };
     match replay::load(&text) {
         Ok(snapshot) => {
@@ -138,12 +134,12 @@ fn replayed(args: &Args, dump: &Path) -> Verdict {
         }
         Err(error) => {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            refused(format!("{path}: {error}{}\n", cause.unwrap_or_default()))
+            invalid(format!("{path}: {error}{}\n", cause.unwrap_or_default()))
         }
     }
 }
 
-fn refused(stderr: String) -> Verdict {
+fn invalid(stderr: String) -> Verdict {
     Verdict { stderr, code: BAD_CONFIGURATION, ..Verdict::default() }
 }
 
@@ -181,18 +177,18 @@ fn timed(planner: Planner, problem: &Problem) -> Outcome {
     Outcome { planner, planned, slowed, seconds }
 }
 
-/// Why there is no plan, and what would help.
+/// Why there is no plan, and which GPUs would be enough.
 fn refusal(error: &PlanError, problem: &Problem) -> String {
-    let mut told = format!("error: {error}\n");
+    let mut text = format!("error: {error}\n");
     if let PlanError::TooSmall { .. } = error {
         for (kind, count) in plan::shortfall(problem) {
-            told += &match count {
-                Some(count) => format!("  {count} more {} would do\n", kind.name),
-                None => format!("  even {} more {} would not do\n", plan::AMPLE, kind.name),
+            text += &match count {
+                Some(count) => format!("  {count} more {} would be enough\n", kind.name),
+                None => format!("  even {} more {} would not be enough\n", plan::AMPLE, kind.name),
             };
         }
     }
-    told
+    text
 }
 
 #[cfg(test)]

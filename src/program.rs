@@ -1,4 +1,4 @@
-//! What the programs that serve have in common.
+//! Code shared by the commands that serve.
 
 use std::{
     io::{Write, stdout},
@@ -20,7 +20,7 @@ use worker::{
 
 const BAD_CONFIGURATION: u8 = 78;
 
-/// How long executors wait for the next worker when theirs is gone.
+/// How long executors wait for a new worker after theirs is gone.
 pub(crate) const ADOPTION_WAIT: Duration = Duration::from_secs(30);
 
 /// The GPUs of a configuration, to be opened by a worker that runs in `run_dir`.
@@ -33,7 +33,7 @@ pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
     config.workers.iter().enumerate().map(gpu).collect()
 }
 
-/// On what terms a worker that runs in `run_dir` runs jobs, if it does.
+/// How a worker that runs in `run_dir` runs jobs, if it does.
 pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>, String> {
     let Some(loans) = config.loans.as_ref().filter(|loans| !loans.allow.is_empty()) else {
         return Ok(None);
@@ -81,7 +81,7 @@ fn open(index: usize, gpu: Gpu, run_dir: &Path) -> Open {
     }
 }
 
-/// An error and all its causes, in one line; what repeats the one before is left out.
+/// An error and all its causes, in one line, without repetition.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
@@ -89,21 +89,21 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     })
 }
 
-/// Says a line on stdout; a reader that went away is no reason to stop serving.
+/// Prints a line on stdout; a closed stdout does not stop serving.
 pub(crate) fn say(line: &str) {
     let mut out = stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// The last word of a program that cannot go on.
-#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+/// Prints a fatal error.
+#[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
 pub(crate) fn failed(why: &str) -> ExitCode {
     eprintln!("{why}");
     ExitCode::FAILURE
 }
 
-/// The same, where the configuration is to blame.
-#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+/// Prints a fatal error in the configuration.
+#[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
 pub(crate) fn bad(why: &str) -> ExitCode {
     eprintln!("{why}");
     ExitCode::from(BAD_CONFIGURATION)
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_was_told_already_is_not_told_again() {
+    fn chain_does_not_repeat_a_cause() {
         let broken = SendError::Broken(io::Error::other("it hung up"));
         assert_eq!(chain(&broken), "no answer: it hung up");
     }

@@ -1,34 +1,31 @@
-//! `sluice router`: the front door alone; workers join it.
+//! `sluice router`: the router alone; workers join it.
 
 use std::{path::PathBuf, process::ExitCode};
 
 use config::Config;
-use router::{
-    drain::Ended,
-    serve::{Router, Start},
-    state::Build,
-};
+use router::compose::{Build, Ended, Router, Start};
 
 use crate::{
     notify,
     program::{bad, chain, failed, say},
 };
 
-/// Serve models that workers run, on this machine or others
+/// Run the router; workers on this or other machines join it
 ///
-/// Workers join at `join_listen` and are told which models to run. Without any it is live and not
-/// ready. The line `ready` is printed once every model has the replicas it must have.
+/// Workers join at `join_listen`. Prints `ready` once every model has its minimum number of replicas;
+/// without workers the router is live but not ready.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 stopped in order, 1 failed, 78 bad configuration.\n\n\
-    Signals: TERM or INT drains and stops, a second one stops at once; HUP reads the file again.\n\n\
-    Examples:\n  sluice router --config /etc/sluice/router.toml")]
+#[command(
+    after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
+    Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file.\n\n\
+    Examples:\n  sluice router --config /etc/sluice/router.toml"
+)]
 pub(crate) struct Args {
-    /// The configuration
+    /// Configuration file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
 
-/// Serves until told to stop.
 pub(crate) fn run(args: Args) -> ExitCode {
     crate::logging::start();
     let config = match configuration(&args) {
@@ -58,7 +55,7 @@ async fn serve(args: Args, config: Config) -> ExitCode {
     tokio::spawn(async move {
         match warm.await {
             Ok(()) => say("ready"),
-            Err(why) => tracing::warn!(why, "not ready"),
+            Err(why) => tracing::warn!(error = why, "router is not ready"),
         }
     });
     let ended = router.run().await;
@@ -69,7 +66,7 @@ async fn serve(args: Args, config: Config) -> ExitCode {
     }
 }
 
-/// Listens on every address of `config`, or says why not and with which code to end.
+/// Listens on every address of `config`; on failure prints why and returns the exit code.
 pub(crate) async fn start(config: Config, file: Option<PathBuf>) -> Result<Router, ExitCode> {
     let build = Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -84,7 +81,7 @@ pub(crate) async fn start(config: Config, file: Option<PathBuf>) -> Result<Route
 fn configuration(args: &Args) -> Result<Config, String> {
     let (config, warnings) = config::load(&args.config).map_err(|problems| problems.to_string())?;
     for warning in warnings.iter() {
-        tracing::warn!(%warning, "configuration");
+        tracing::warn!(%warning, "configuration warning");
     }
     config.check_router().map_err(|problems| problems.to_string())?;
     Ok(config)

@@ -1,4 +1,4 @@
-//! `sluice simulate`: a fleet in virtual time, on the decisions the router makes.
+//! `sluice simulate`: a fleet in virtual time, with the router's own decisions.
 
 use std::{
     fs,
@@ -22,10 +22,10 @@ const USAGE: u8 = 2;
 const OBJECTIVE_MISSED: u8 = 3;
 const BAD_CONFIGURATION: u8 = 78;
 
-/// Simulates a fleet, its models and their load, in virtual time
+/// Simulate a fleet, its models and their load, in virtual time
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 objectives kept, 1 failed, 2 usage, 3 an objective was missed, \
-    78 bad scenario.\n\n\
+#[command(after_help = "Exit codes: 0 objectives met, 1 error, 2 usage, 3 objective missed, \
+    78 invalid scenario.\n\n\
     Examples:\n  \
     sluice simulate loadtest/scenarios/sim/two-gpus.toml\n  \
     sluice simulate loadtest/scenarios/sim/overload.toml --compare batching=slo,aimd,timeout\n  \
@@ -34,29 +34,29 @@ const BAD_CONFIGURATION: u8 = 78;
     sluice simulate loadtest/scenarios/sim/parva-1.toml --compare placement=plan,parva,whole-gpus \
     --seeds 5 --html report.html")]
 pub(crate) struct Args {
-    /// The scenario: GPUs, models, who asks, what goes wrong
+    /// Scenario file: GPUs, models, load, faults
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Names the run; by default the scenario's own
+    /// Random seed [default: the scenario's own]
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs of each way that is compared, by as many seeds
+    /// Number of seeds to run for each compared value
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: u64,
-    /// Multiplies every rate
+    /// Factor for every rate
     #[arg(long, value_parser = positive)]
     scale: Option<f64>,
-    /// Run it once for each value: batching=slo,aimd,... or placement=plan,parva,...
+    /// Run once for each value: batching=slo,aimd,... or placement=plan,parva,...
     #[arg(long, value_name = "KEY=A,B,...")]
     compare: Option<String>,
-    /// Start from a live router's state, the document of GET /admin/v1/state: its GPUs, replicas,
-    /// objectives, rates and who waits; speeds are those of the scenario's models
+    /// Start from a live router's state document (GET /admin/v1/state): GPUs, replicas, objectives,
+    /// rates and waiting requests; model speeds come from the scenario
     #[arg(long, value_name = "FILE")]
     from_state: Option<PathBuf>,
-    /// How to write what came of it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write a page with plots too
+    /// Also write an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -69,31 +69,28 @@ enum Format {
     Json,
 }
 
-/// What is told, and whether every objective was kept.
-struct Told {
+struct Outcome {
     text: String,
     page: String,
     met: bool,
 }
 
-/// Why nothing is told.
-struct Refusal {
+struct Failure {
     code: u8,
     message: String,
 }
 
-impl Refusal {
+impl Failure {
     fn new(code: u8, message: &impl ToString) -> Self {
         Self { code, message: message.to_string() }
     }
 }
 
-/// Simulates and tells.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let (code, stdout, stderr) = match tell(args) {
-        Ok(told) if told.met => (0, told.text, String::new()),
-        Ok(told) => (OBJECTIVE_MISSED, told.text, String::new()),
-        Err(refusal) => (refusal.code, String::new(), format!("{}\n", refusal.message)),
+    let (code, stdout, stderr) = match simulated(args) {
+        Ok(outcome) if outcome.met => (0, outcome.text, String::new()),
+        Ok(outcome) => (OBJECTIVE_MISSED, outcome.text, String::new()),
+        Err(failure) => (failure.code, String::new(), format!("{}\n", failure.message)),
     };
     let written = io::stderr()
         .write_all(stderr.as_bytes())
@@ -101,15 +98,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(code) }
 }
 
-fn tell(args: &Args) -> Result<Told, Refusal> {
+fn simulated(args: &Args) -> Result<Outcome, Failure> {
     let mut study =
-        Study::load(&args.file).map_err(|error| Refusal::new(BAD_CONFIGURATION, &error))?;
+        Study::load(&args.file).map_err(|error| Failure::new(BAD_CONFIGURATION, &error))?;
     if let Some(seed) = args.seed {
         study.terms.seed = seed;
     }
     if let Some(path) = &args.from_state {
         let wrong =
-            |what: String| Refusal::new(BAD_CONFIGURATION, &format!("{}: {what}", path.display()));
+            |what: String| Failure::new(BAD_CONFIGURATION, &format!("{}: {what}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let start = start::parse(&text).map_err(|error| wrong(error.to_string()))?;
         study.start_from(start).map_err(|error| wrong(error.to_string()))?;
@@ -117,49 +114,49 @@ fn tell(args: &Args) -> Result<Told, Refusal> {
     if let Some(scale) = args.scale {
         study.scale(scale);
     }
-    let told = match &args.compare {
+    let outcome = match &args.compare {
         Some(compare) => compared(args, &study, compare)?,
         None => single(args, &study)?,
     };
     if let Some(path) = &args.html {
-        fs::write(path, &told.page)
-            .map_err(|error| Refusal::new(FAILED, &format!("{}: {error}", path.display())))?;
+        fs::write(path, &outcome.page)
+            .map_err(|error| Failure::new(FAILED, &format!("{}: {error}", path.display())))?;
     }
-    Ok(told)
+    Ok(outcome)
 }
 
-fn single(args: &Args, study: &Study) -> Result<Told, Refusal> {
+fn single(args: &Args, study: &Study) -> Result<Outcome, Failure> {
     let summary =
-        simulate(study, study.terms.seed).map_err(|error| Refusal::new(FAILED, &error))?;
+        simulate(study, study.terms.seed).map_err(|error| Failure::new(FAILED, &error))?;
     let text = match args.format {
         Format::Table => table::of_run(&summary),
         Format::Json => json(&summary)?,
     };
-    Ok(Told { text, page: page::of_run(&summary), met: summary.objectives_met })
+    Ok(Outcome { text, page: page::of_run(&summary), met: summary.objectives_met })
 }
 
-fn compared(args: &Args, study: &Study, compare: &str) -> Result<Told, Refusal> {
+fn compared(args: &Args, study: &Study, compare: &str) -> Result<Outcome, Failure> {
     let Some((key, values)) = compare.split_once('=') else {
-        return Err(Refusal::new(USAGE, &format!("--compare {compare:?}: give KEY=A,B,...")));
+        return Err(Failure::new(USAGE, &format!("--compare {compare:?}: give KEY=A,B,...")));
     };
     let values: Vec<String> = values.split(',').map(str::to_owned).collect();
     let held = contest::hold(study, key, &values, args.seeds);
     let contest = held.map_err(|error| match &error {
         contest::ContestError::Study(
             StudyError::Key { .. } | StudyError::Value { .. } | StudyError::NoTraining { .. },
-        ) => Refusal::new(USAGE, &error),
+        ) => Failure::new(USAGE, &error),
         contest::ContestError::Study(_) | contest::ContestError::Run(_) => {
-            Refusal::new(FAILED, &error)
+            Failure::new(FAILED, &error)
         }
     })?;
     let text = match args.format {
         Format::Table => table::of_contest(&contest),
         Format::Json => json(&contest)?,
     };
-    Ok(Told { text, page: page::of_contest(&contest), met: all_met(&contest) })
+    Ok(Outcome { text, page: page::of_contest(&contest), met: all_met(&contest) })
 }
 
-/// A contest has kept its objectives if its first way has, in every run.
+/// Whether the first value met its objectives in every run.
 fn all_met(contest: &Contest) -> bool {
     let first = contest.entries.first();
     first.is_some_and(|entry| {
@@ -167,8 +164,8 @@ fn all_met(contest: &Contest) -> bool {
     })
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, Refusal> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Refusal::new(FAILED, &error))?;
+fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(FAILED, &error))?;
     Ok(text + "\n")
 }
 

@@ -1,4 +1,4 @@
-//! `sluice status`: what is going on, in the terminal.
+//! `sluice status`: the state of the fleet in the terminal.
 
 mod paint;
 mod picture;
@@ -15,43 +15,41 @@ use std::{
 use router::state::State;
 
 use self::paint::Paint;
-use crate::ask::{Door, pause};
+use crate::admin::{Admin, pause};
 
 const STATE: &str = "/admin/v1/state";
 const EVERY: Duration = Duration::from_secs(1);
 /// Moves to the top left and clears what is below.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
-/// Show the fleet, its models and how well they keep their objectives
+/// Show the fleet, its models and whether they meet their objectives
 ///
-/// Asks a running router's admin port. Colours only on a terminal, and none with NO_COLOR set.
+/// Talks to a running router's admin port. Uses color on a terminal unless NO_COLOR is set.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 shown, 1 the router could not be asked.\n\n\
+#[command(after_help = "Exit codes: 0 success, 1 router unreachable, 2 usage.\n\n\
     Examples:\n  \
     sluice status\n  \
     sluice status --watch\n  \
     sluice status --url http://router:8002 --key-file admin.key --format json")]
 pub(crate) struct Args {
     #[command(flatten)]
-    door: Door,
-    /// Show it again every second until interrupted
+    admin: Admin,
+    /// Refresh every second until interrupted
     #[arg(long)]
     watch: bool,
-    /// How to write it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// For people
     Text,
-    /// For scripts: the document of /admin/v1/state as it is
+    /// For scripts: the document of /admin/v1/state
     Json,
 }
 
-/// Shows it once, or until interrupted.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let terminal = io::stdout().is_terminal();
     let paint = Paint::new(terminal && std::env::var_os("NO_COLOR").is_none());
@@ -59,7 +57,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match asked {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Nothing is left to say it to if stderr is gone too.
+            // If stderr is closed too, there is nowhere to report it.
             let _ = writeln!(io::stderr(), "{why}");
             ExitCode::FAILURE
         }
@@ -68,32 +66,35 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn show(args: &Args, paint: Paint) -> Result<(), String> {
     let text = ask(args, paint)?;
-    tell(&text)
+    print(&text)
 }
 
-/// A router that cannot be asked is waited for: it may be starting again.
+/// Keeps polling an unreachable router: it may be restarting.
 fn watch(args: &Args, paint: Paint) -> Result<(), String> {
     let clear = if io::stdout().is_terminal() { REDRAW } else { "" };
     loop {
         let text = ask(args, paint).unwrap_or_else(|why| format!("{why}\n"));
-        tell(&format!("{clear}{text}"))?;
+        print(&format!("{clear}{text}"))?;
         pause(EVERY)?;
     }
 }
 
-fn tell(text: &str) -> Result<(), String> {
+fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
-    let told = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    told.map_err(|error| format!("cannot write: {error}"))
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| format!("cannot write: {error}"))
 }
 
 fn ask(args: &Args, paint: Paint) -> Result<String, String> {
-    let body = args.door.get(STATE)?;
+    let body = args.admin.get(STATE)?;
     match args.format {
         Format::Json => Ok(String::from_utf8_lossy(&body).into_owned() + "\n"),
         Format::Text => {
             let state: State = serde_json::from_slice(&body).map_err(|error| {
-                format!("{} is not a router of this version: {error}", args.door.url)
+                format!(
+                    "the response of {} is not from a router of this version: {error}",
+                    args.admin.url
+                )
             })?;
             Ok(text(&state, paint))
         }

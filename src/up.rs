@@ -1,4 +1,4 @@
-//! `sluice up`: a router and its workers on this machine.
+//! `sluice up`: a router and a worker in one process.
 
 mod demo;
 mod run_dir;
@@ -6,7 +6,11 @@ mod run_dir;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use config::Config;
-use router::{drain::Ended, fleet::LOCAL, place, serve::Router};
+use router::{
+    compose::{Ended, Router},
+    fleet::LOCAL,
+    place,
+};
 use worker::{Door, Host, Launch};
 
 use self::run_dir::RunDir;
@@ -17,24 +21,25 @@ const WIRE: usize = 64 << 10;
 
 /// Serve models on this machine: router, workers and executors
 ///
-/// Without a file it serves the demo, two small models on two simulated GPUs. The line `ready` is
-/// printed once every model has the replicas it must have.
+/// Without a file it serves the demo: two small models on two simulated GPUs. Prints `ready` once
+/// every model has its minimum number of replicas.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 stopped in order, 1 failed, 78 bad configuration.\n\n\
-    Signals: TERM or INT drains and stops, a second one stops at once; HUP reads the file again.\n\n\
-    Examples:\n  sluice up\n  sluice up --config configs/router.toml")]
+#[command(
+    after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
+    Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file.\n\n\
+    Examples:\n  sluice up\n  sluice up --config configs/router.toml"
+)]
 pub(crate) struct Args {
-    /// The configuration; without one, the demo
+    /// Configuration file [default: the demo]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// Serves until told to stop.
 pub(crate) fn run(args: Args) -> ExitCode {
     crate::logging::start();
     let mut run_dir = match RunDir::make() {
         Ok(run_dir) => run_dir,
-        Err(error) => return failed(&format!("cannot make a directory to run in: {error}")),
+        Err(error) => return failed(&format!("cannot create a run directory: {error}")),
     };
     let config = match configuration(&args, &run_dir) {
         Ok(config) => config,
@@ -66,7 +71,7 @@ async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
     };
     let program = match std::env::current_exe() {
         Ok(program) => program,
-        Err(error) => return failed(&format!("cannot find this program: {error}")),
+        Err(error) => return failed(&format!("cannot find this program's path: {error}")),
     };
     let orphan_wait = if run_dir.outlives() { ADOPTION_WAIT } else { Duration::ZERO };
     let launch = Launch {
@@ -101,7 +106,7 @@ async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
     finish(warm, router, host).await
 }
 
-/// Runs to the end; a model that can never be served ends it at once.
+/// Runs until a stop; a model that can never be served ends it at once.
 async fn finish(
     warm: impl Future<Output = Result<(), String>>,
     router: Router,
@@ -123,8 +128,8 @@ async fn finish(
                     Err(reason) => break Err(reason),
                 },
                 Err(cause) = &mut joined, if !parted => {
-                    // Neither end leaves this process: only a stop, or a bug, can part them.
-                    tracing::error!(%cause, "router and worker parted");
+                    // Both ends are in this process: only a stop, or a bug, can disconnect them.
+                    tracing::error!(error = %cause, "router and worker disconnected");
                     parted = true;
                 }
                 ended = &mut run => break Ok(ended),
@@ -135,7 +140,7 @@ async fn finish(
     match ended {
         Ok(Ended::Finished) => ExitCode::SUCCESS,
         Ok(Ended::Cut | Ended::Hurried) => ExitCode::FAILURE,
-        // Said last, so that it is what is read.
+        // Printed last, so that it is what people read.
         Err(reason) => bad(&reason),
     }
 }
@@ -144,13 +149,14 @@ fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {
     let read = match &args.config {
         Some(file) => config::load(file),
         None => {
-            demo::unpack(run_dir.path()).map_err(|error| format!("cannot unpack: {error}"))?;
+            demo::unpack(run_dir.path())
+                .map_err(|error| format!("cannot unpack the demo models: {error}"))?;
             config::demo(run_dir.path())
         }
     };
     let (config, warnings) = read.map_err(|problems| problems.to_string())?;
     for warning in warnings.iter() {
-        tracing::warn!(%warning, "configuration");
+        tracing::warn!(%warning, "configuration warning");
     }
     config.check_up().map_err(|problems| problems.to_string())?;
     place::fits(&config)?;

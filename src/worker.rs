@@ -1,4 +1,4 @@
-//! `sluice worker`: the GPUs of this machine, for a router elsewhere.
+//! `sluice worker`: this machine's GPUs, for a router.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -14,25 +14,26 @@ use crate::{
     program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say},
 };
 
-/// How long a worker that is told to stop waits for its replicas to be drained.
+/// How long a stopping worker waits for its replicas to drain.
 const DRAIN_WAIT: Duration = Duration::from_secs(30);
 
 /// Run models on this machine's GPUs for a router
 ///
-/// It joins the router of its file, runs what the router asks for and reports what is. Executors
-/// that a worker before it left behind are found at work and kept.
+/// Joins the router, applies its desired state and reports the actual state. Adopts the executors
+/// that an earlier worker left running.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit: 0 stopped in order, 1 failed, 78 bad configuration.\n\n\
-    Signals: TERM or INT lets the router drain its replicas, ends every executor and stops; a \
-    second one stops at once.\n\n\
-    Examples:\n  sluice worker --config /etc/sluice/worker.toml")]
+#[command(
+    after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
+    Signals: TERM or INT drains the replicas, ends every executor and stops; a second one \
+    stops at once.\n\n\
+    Examples:\n  sluice worker --config /etc/sluice/worker.toml"
+)]
 pub(crate) struct Args {
-    /// The configuration, with `[join]` and a `[[worker]]` for each GPU
+    /// Configuration file, with `[join]` and a `[[worker]]` for each GPU
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
 
-/// Works until told to stop.
 pub(crate) fn run(args: &Args) -> ExitCode {
     crate::logging::start();
     let config = match configuration(args) {
@@ -59,11 +60,11 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
         .and_then(|term| signal(SignalKind::interrupt()).map(|interrupt| (term, interrupt)));
     let (mut term, mut interrupt): (Signal, Signal) = match signals {
         Ok(signals) => signals,
-        Err(error) => return failed(&format!("cannot hear signals: {error}")),
+        Err(error) => return failed(&format!("cannot handle signals: {error}")),
     };
     let program = match std::env::current_exe() {
         Ok(program) => program,
-        Err(error) => return failed(&format!("cannot find this program: {error}")),
+        Err(error) => return failed(&format!("cannot find this program's path: {error}")),
     };
     let gpus = gpus(config, &join.run_dir);
     let (run_dir, listen) = (join.run_dir, join.advertise);
@@ -89,16 +90,16 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
             _ = interrupt.recv() => {}
         }
         notify::stopping();
-        tracing::info!(wait = ?DRAIN_WAIT, "leaving: replicas are placed elsewhere and drained");
+        tracing::info!(wait_s = DRAIN_WAIT.as_secs(), "worker stopping; draining replicas");
         tokio::select! {
             never = joined => match never {},
             () = host.leave() => {}
-            () = sleep(DRAIN_WAIT) => tracing::warn!("not drained in time"),
+            () = sleep(DRAIN_WAIT) => tracing::warn!("replicas not drained in time"),
             _ = term.recv() => {}
             _ = interrupt.recv() => {}
         }
     }
-    tracing::info!("stopping: every executor ends");
+    tracing::info!("stopping all executors");
     host.stop().await;
     ExitCode::SUCCESS
 }
@@ -110,17 +111,17 @@ fn door(join: &Join) -> Result<Door, String> {
     Ok(Door { routers: join.routers.clone(), token, name, tls })
 }
 
-/// The machine's name, which names its worker unless the file does.
+/// The host name, which is the worker's default name.
 fn machine() -> Result<String, String> {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
     read.map(|name| name.trim().to_owned())
-        .map_err(|error| format!("this machine's name is not known; give join.name: {error}"))
+        .map_err(|error| format!("cannot read the host name; set name in [join]: {error}"))
 }
 
 fn configuration(args: &Args) -> Result<Config, String> {
     let (config, warnings) = config::load(&args.config).map_err(|problems| problems.to_string())?;
     for warning in warnings.iter() {
-        tracing::warn!(%warning, "configuration");
+        tracing::warn!(%warning, "configuration warning");
     }
     Ok(config)
 }

@@ -104,14 +104,9 @@ pub enum LoadError {
         /// What is wrong with it.
         source: oip::EncodeError,
     },
-    /// An input file has nothing for one of the model's inputs.
-    #[error("{path} has no data for the input {input:?}")]
-    InputFile {
-        /// The file.
-        path: String,
-        /// The model's input.
-        input: String,
-    },
+    /// A file of inputs cannot be used.
+    #[error(transparent)]
+    Payload(#[from] crate::payload::PayloadError),
     /// The kernel refused something.
     #[error(transparent)]
     Engine(#[from] crate::engine::EngineError),
@@ -132,7 +127,7 @@ impl LoadError {
             | Self::Trace { .. }
             | Self::Input { .. }
             | Self::Encode { .. }
-            | Self::InputFile { .. }
+            | Self::Payload(_)
             | Self::Engine(_) => false,
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
-    plot::{Axis, Mark, Plot, Series},
+    plot::{Axis, Mark, Plot, Series, escape},
     report::{Point, Report, StreamReport},
     scrape::ModelView,
     table,
@@ -203,19 +203,4 @@ fn router_axis(view: &ModelView) -> Axis {
 
 fn highest(points: &[(f64, f64)]) -> f64 {
     points.iter().map(|point| point.1).fold(0.0, f64::max)
-}
-
-/// Text that stays text on a page.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_cannot_break_out_of_the_page() {
-        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
-    }
 }

@@ -7,7 +7,7 @@ use oip::{Datatype, Form, Parameters, Request, Signature, Tensor, TensorSpec};
 use serde_json::Value;
 use wire::quote;
 
-use crate::{error::LoadError, random::Random};
+use crate::random::Random;
 
 /// Most bodies read from one file.
 const MAX_BODIES: usize = 1024;
@@ -99,12 +99,41 @@ pub fn generate(
     Ok(Request { inputs, ..Request::default() })
 }
 
+/// Why a file of inputs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PayloadError {
+    /// The file is not JSON.
+    #[error("{path} is not the JSON expected")]
+    Json {
+        /// The file.
+        path: String,
+        /// Where and how.
+        source: serde_json::Error,
+    },
+    /// The file has nothing for one of the model's inputs.
+    #[error("{path} has no data for the input {input:?}")]
+    NoData {
+        /// The file.
+        path: String,
+        /// The model's input.
+        input: String,
+    },
+    /// An input in the file does not fit the model.
+    #[error("an input in {path} does not fit")]
+    Input {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: oip::DecodeError,
+    },
+}
+
 /// The requests in a file: one or a list, each a protocol request or an object of input names and
 /// their values.
-pub fn read(path: &Path, text: &str, signature: &Signature) -> Result<Vec<Request>, LoadError> {
+pub fn read(path: &Path, text: &str, signature: &Signature) -> Result<Vec<Request>, PayloadError> {
     let name = || path.display().to_string();
     let value: Value =
-        serde_json::from_str(text).map_err(|source| LoadError::Json { path: name(), source })?;
+        serde_json::from_str(text).map_err(|source| PayloadError::Json { path: name(), source })?;
     let bodies = match value {
         Value::Array(bodies) => bodies,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
@@ -115,11 +144,11 @@ pub fn read(path: &Path, text: &str, signature: &Signature) -> Result<Vec<Reques
         let json = match body.get("inputs") {
             Some(_) => body.to_string(),
             None => named(body, signature)
-                .map_err(|input| LoadError::InputFile { path: name(), input })?
+                .map_err(|input| PayloadError::NoData { path: name(), input })?
                 .to_string(),
         };
         Request::decode(json.into(), None)
-            .map_err(|source| LoadError::Input { model: name(), source })
+            .map_err(|source| PayloadError::Input { path: name(), source })
     };
     bodies.iter().take(MAX_BODIES).map(request).collect()
 }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::html::escape;
-
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 56.0;
@@ -229,6 +227,11 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// Text that stays text on a page.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +242,11 @@ mod tests {
         assert_eq!(labels(Axis::even("x", 0.0, 47.0)), ["0", "10", "20", "30", "40"]);
         assert_eq!(labels(Axis::even("x", 0.0, 0.9)), ["0", "0.2", "0.4", "0.6", "0.8"]);
         assert_eq!(labels(Axis::log("x", 0.4, 30.0)), ["0.5", "1", "2", "5", "10", "20"]);
+    }
+
+    #[test]
+    fn names_cannot_break_out_of_the_page() {
+        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 
     #[test]

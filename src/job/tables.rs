@@ -1,4 +1,4 @@
-//! Jobs in words.
+//! Jobs as text tables.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -27,7 +27,6 @@ pub(super) fn list(jobs: &[Brief]) -> String {
     text
 }
 
-/// All that is known of a job.
 pub(super) fn show(job: &JobView) -> String {
     let brief = &job.brief;
     let (least, most) = job.slices_wanted;
@@ -45,7 +44,7 @@ pub(super) fn show(job: &JobView) -> String {
         line("tenant", tenant.clone());
     }
     let profile = job.profile.as_deref().unwrap_or("any profile");
-    line("asks for", format!("{least} to {most} slices, {profile}, {} MiB each", job.memory_mib));
+    line("requests", format!("{least} to {most} slices, {profile}, {} MiB each", job.memory_mib));
     if let Some(at) = job.deadline_ms {
         line("deadline", until(at));
     }
@@ -54,11 +53,11 @@ pub(super) fn show(job: &JobView) -> String {
     }
     line("progress", progress(brief.progress));
     let (failures, retries) = job.failures;
-    line("starts", format!("{}, failed {failures} times of at most {retries}", job.starts));
+    line("starts", format!("{}, {failures} failures of at most {retries}", job.starts));
     line(
         "service",
         format!(
-            "ran {:.0} s, {:.1} GPU-seconds, of these {:.1} lost",
+            "ran {:.0} s, used {:.1} GPU-seconds, lost {:.1}",
             job.ran_s, job.attained_gpu_s, job.lost_gpu_s
         ),
     );
@@ -80,7 +79,7 @@ fn short(name: &str) -> String {
     name.chars().take(NAME).collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "people want to know how long ago")]
+#[expect(clippy::disallowed_methods, reason = "shows how long ago")]
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -3,21 +3,21 @@
 use policy::place::{Action, Decision, Placed, Snapshot, Step};
 use serde::Serialize;
 
-/// What shall be, the steps there, and what is not done.
+/// The desired replicas, the steps, and what could not be placed.
 pub(super) fn table(snapshot: &Snapshot, decision: &Decision) -> String {
-    let mut text = String::from("what shall be\n");
+    let mut text = String::from("desired replicas\n");
     for placed in &decision.target.placed {
         let label = mig::slice_label(placed.gpu, placed.position);
         let name = &snapshot.models[placed.model].name;
         let who = placed.replica.map_or_else(|| "new".to_owned(), |id| format!("replica {id}"));
         text += &format!("  {label}  {name}  {who}: {}\n", placed.why);
     }
-    text += if decision.steps.is_empty() { "nothing to do\n" } else { "steps\n" };
+    text += if decision.steps.is_empty() { "no steps\n" } else { "steps\n" };
     for step in &decision.steps {
         text += &format!("  {}. {}: {}\n", step.stage, words(snapshot, &step.action), step.why);
     }
-    for told in &decision.refusals {
-        text += &format!("not done: {}\n", told.why);
+    for unplaced in &decision.refusals {
+        text += &format!("unplaced: {}\n", unplaced.why);
     }
     text
 }
@@ -32,7 +32,7 @@ fn words(snapshot: &Snapshot, action: &Action) -> String {
                 [] => String::new(),
                 some => format!(" instead of {}", list(some)),
             };
-            format!("cut {} on gpu {gpu}{instead}", list(create))
+            format!("reshape gpu {gpu}: create {}{instead}", list(create))
         }
         Action::Start { gpu, position, model, .. } => {
             let label = mig::slice_label(*gpu, *position);

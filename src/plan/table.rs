@@ -1,4 +1,4 @@
-//! A plan for people: a picture of every GPU, then who sits where and what is spare.
+//! A plan as text: a picture of every GPU, then replicas and headroom.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub(super) fn plan(problem: &Problem, plan: &Plan, explain: bool) -> String {
     }
     writeln!(text, " (fractional bound {:.2})", plan.lower_bound_gpus).expect("strings grow");
     if problem.rules.spare_gpus > 0 {
-        writeln!(text, "{} of each kind kept free", problem.rules.spare_gpus)
+        writeln!(text, "{} GPUs of each kind kept free", problem.rules.spare_gpus)
             .expect("strings grow");
     }
     text += "\n";
@@ -75,7 +75,7 @@ fn pictures(problem: &Problem, plan: &Plan) -> String {
         text += &format!("{numbers}, {picture}\n");
     }
     if left > 0 {
-        text += &format!("and {left} GPUs more; --format json has them all\n\n");
+        text += &format!("and {left} more GPUs; --format json lists them all\n\n");
     }
     text
 }
@@ -108,7 +108,7 @@ fn picture(problem: &Problem, slices: &[Slice]) -> String {
 
 fn replicas(problem: &Problem, plan: &Plan, explain: bool) -> String {
     let titles =
-        ["slice", "model", "batch", "processes", "requests/s", "batch ms", "at most ms", "slo ms"];
+        ["slice", "model", "batch", "processes", "rows/s", "batch ms", "at most ms", "slo ms"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for slice in &plan.slices {
         let label = mig::slice_label(slice.gpu, slice.position);
@@ -134,7 +134,8 @@ fn replicas(problem: &Problem, plan: &Plan, explain: bool) -> String {
 }
 
 fn models(problem: &Problem, plan: &Plan) -> String {
-    let titles = ["model", "replicas", "demand/s", "capacity/s", "spare", "at most ms", "slo ms"];
+    let titles =
+        ["model", "replicas", "demand/s", "capacity/s", "headroom", "at most ms", "slo ms"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for (index, model) in problem.models.iter().enumerate() {
         let capacity = plan.capacity_rps(index);

@@ -12,7 +12,7 @@ fn args(format: Format) -> Args {
         compare: false,
         replay: None,
         dump: false,
-        door: Door::default(),
+        admin: Admin::default(),
     }
 }
 
@@ -22,7 +22,7 @@ fn scenario(number: u32) -> Problem {
 }
 
 #[test]
-fn the_json_has_the_keys_of_the_design_in_their_order() {
+fn json_keys_keep_their_order() {
     let problem = scenario(1);
     let verdict = judge(&args(Format::Json), &problem);
     assert_eq!((verdict.code, verdict.stderr.as_str()), (0, ""));
@@ -66,13 +66,17 @@ fn the_table_draws_every_gpu_and_lists_every_model() {
 }
 
 #[test]
-fn a_fleet_too_small_is_refused_with_what_would_do() {
+fn a_fleet_too_small_is_an_error_with_what_is_missing() {
     let mut problem = scenario(3);
     problem.fleet[0].count = 3;
     let verdict = judge(&args(Format::Json), &problem);
     assert_eq!((verdict.code, verdict.stdout.as_str()), (1, ""));
     assert!(verdict.stderr.starts_with("error: the fleet of 3 GPUs is too small"));
-    assert!(verdict.stderr.ends_with("\n  1 more A100-80GB would do\n"), "{}", verdict.stderr);
+    assert!(
+        verdict.stderr.ends_with("\n  1 more A100-80GB would be enough\n"),
+        "{}",
+        verdict.stderr
+    );
 }
 
 #[test]
@@ -88,7 +92,7 @@ fn the_comparison_has_a_line_for_every_planner() {
 }
 
 #[test]
-fn a_dump_is_decided_again_with_every_reason() {
+fn replay_repeats_a_decision_with_every_reason() {
     let path = std::env::temp_dir().join(format!("sluice-dump-{}.json", std::process::id()));
     let dump = r#"{"models":[{"name":"digits","demand_rps":150.0,"slo_ms":500.0,"measured":[
         {"kind":null,"rows":[["1g.10gb",4,1,100.0]]}],"max_batch":null,"memory_mib":null,
@@ -102,7 +106,7 @@ fn a_dump_is_decided_again_with_every_reason() {
     let replay = |format| run_replay(format, &path);
     let table = replay(Format::Table);
     assert_eq!(table.code, 0, "{}", table.stderr);
-    assert!(table.stdout.contains("cut"), "{}", table.stdout);
+    assert!(table.stdout.contains("reshape gpu 0"), "{}", table.stdout);
     assert!(
         table.stdout.contains("digits is to serve 150.0 requests/s and has 100.0"),
         "{}",

@@ -7,7 +7,7 @@ use super::paint::{Paint, Tone};
 /// Columns of one memory slice, its border included: eight fit in 80 columns.
 const CELL: usize = 9;
 
-/// Its name, then two lines: the profiles, and who is on them.
+/// The GPU's name, then two lines: profiles, and the models on them.
 pub(super) fn gpu(gpu: &GpuState, paint: Paint) -> String {
     let (mut profiles, mut models) = ("  |".to_owned(), "  |".to_owned());
     let mut at = 0;
@@ -40,11 +40,11 @@ pub(super) fn gpu(gpu: &GpuState, paint: Paint) -> String {
 
 fn gap(cells: usize, paint: Paint, lines: [&mut String; 2]) {
     let [profiles, models] = lines;
-    *profiles += &format!("{}|", paint.paint(Tone::Faint, &fitted(" not cut", cells)));
+    *profiles += &format!("{}|", paint.paint(Tone::Faint, &fitted(" free", cells)));
     *models += &format!("{}|", fitted("", cells));
 }
 
-/// Cut or filled to the width of `cells`, without the last border.
+/// Truncated or padded to the width of `cells`, without the last border.
 fn fitted(text: &str, cells: usize) -> String {
     let width = (cells * CELL).saturating_sub(1);
     format!("{text:<width$.width$}")

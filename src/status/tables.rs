@@ -1,4 +1,4 @@
-//! What is said in words and numbers: the router, its models, its tenants and what is wrong.
+//! Tables of the router, its models, its tenants and its problems.
 
 use policy::fleet::SliceId;
 use router::{
@@ -23,7 +23,7 @@ pub(super) fn head(state: &State, paint: Paint) -> String {
     let reload = if state.config.last_reload_successful {
         String::new()
     } else {
-        format!(", {}", paint.paint(Tone::Bad, "the last reload was refused"))
+        format!(", {}", paint.paint(Tone::Bad, "the last reload was rejected"))
     };
     let (version, revision) = (&state.build.version, &state.build.revision);
     let (uptime, generation) = (span(state.uptime_s), state.config.generation);
@@ -32,23 +32,23 @@ pub(super) fn head(state: &State, paint: Paint) -> String {
     )
 }
 
-/// Who leads, where there are several routers.
+/// The leader, if there are several routers.
 pub(super) fn lead(lead: &LeadState, paint: Paint) -> String {
     let leader = || match &lead.leader {
         Some(leader) => format!("{} leads, at {}", leader.name, leader.admin),
-        None => paint.paint(Tone::Bad, "nobody is known to lead: nothing is planned"),
+        None => paint.paint(Tone::Bad, "no leader is known; nothing is planned"),
     };
     let who = match lead.role {
         Role::Alone => return String::new(),
         Role::Leads => paint.paint(Tone::Good, "this router leads"),
-        Role::TakesOver => paint.paint(Tone::Unsettled, "this router takes over"),
+        Role::TakesOver => paint.paint(Tone::Unsettled, "this router is taking over"),
         Role::Follows => leader(),
     };
     let problem = lead.problem.iter().map(|problem| paint.paint(Tone::Bad, problem) + "\n");
     format!("{who}\n{}", problem.collect::<String>())
 }
 
-/// A line for a worker that does not speak, speaks from elsewhere or is drained, and what holds it.
+/// A line for a remote, silent or drained worker, and what holds it.
 pub(super) fn worker(worker: &WorkerState, paint: Paint) -> String {
     let drain = worker.drain.as_ref().map_or_else(String::new, |drain| drained(drain, paint));
     let tone = match worker.state {
@@ -153,27 +153,27 @@ pub(super) fn tenants(state: &State) -> String {
     text
 }
 
-/// Why it is not ready, which replicas failed, and who was refused since the start.
+/// Why the router is not ready, failed replicas, and refusals by reason.
 pub(super) fn problems(state: &State, paint: Paint) -> String {
     let mut lines: Vec<String> =
         state.problems.iter().map(|problem| paint.paint(Tone::Bad, problem)).collect();
     for slice in state.slices() {
         for replica in &slice.replicas {
             if let Some(reason) = &replica.reason {
-                let told = format!("{} on {}: {reason}", replica.model, slice.slice);
-                lines.push(paint.paint(Tone::Bad, &told));
+                let line = format!("{} on {}: {reason}", replica.model, slice.slice);
+                lines.push(paint.paint(Tone::Bad, &line));
             }
         }
     }
     for model in &state.models {
         let refused = model.totals.refusals.each();
-        let told: Vec<String> = refused
+        let counts: Vec<String> = refused
             .iter()
             .filter(|(_, count)| *count > 0)
             .map(|(reason, count)| format!("{reason} {count}"))
             .collect();
-        if !told.is_empty() {
-            lines.push(format!("{} refused since the start: {}", model.name, told.join(", ")));
+        if !counts.is_empty() {
+            lines.push(format!("{} refused since the start: {}", model.name, counts.join(", ")));
         }
     }
     if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }

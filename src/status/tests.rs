@@ -102,7 +102,7 @@ fn state() -> State {
 }
 
 #[test]
-fn the_picture_fits_eighty_columns_and_says_it_all() {
+fn the_picture_fits_eighty_columns() {
     let shown = text(&state(), Paint::new(false));
     for line in shown.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
@@ -113,7 +113,7 @@ sluice 0.1.0 (0123456789), up 1d2h, not ready, configuration 3
 b leads, at http://10.0.0.2:8002
 
 gpu0 A100-80GB, 72 W, 34 C
-  | 1g.10gb| not cut| 2g.20gb         | 3g.40gb                           |
+  | 1g.10gb| free   | 2g.20gb         | 3g.40gb                           |
   |!frail  |        | idle            |~digits + b                        |
   MIG is stuck
 
@@ -136,7 +136,7 @@ a-model-with-a-very-long-name refused since the start: overloaded 7, too_late 2
 }
 
 #[test]
-fn colours_take_no_room_and_are_off_without_a_terminal() {
+fn colors_take_no_columns_and_are_off_without_terminal() {
     let plain = text(&state(), Paint::new(false));
     let painted = text(&state(), Paint::new(true));
     assert!(!plain.contains('\x1b'));
@@ -149,7 +149,7 @@ fn colours_take_no_room_and_are_off_without_a_terminal() {
 }
 
 #[test]
-fn a_gpu_that_is_not_cut_is_drawn_as_such_unless_it_has_a_problem() {
+fn an_empty_gpu_is_drawn_free_unless_it_has_a_problem() {
     let drawn = |problem: Option<&str>| {
         let mut state = state();
         let gpu = &mut state.workers[0].gpus[0];
@@ -157,6 +157,6 @@ fn a_gpu_that_is_not_cut_is_drawn_as_such_unless_it_has_a_problem() {
         gpu.problem = problem.map(str::to_owned);
         text(&state, Paint::new(false))
     };
-    assert!(drawn(None).contains("\n  | not cut  "), "{}", drawn(None));
-    assert!(!drawn(Some("no driver")).contains("not cut"));
+    assert!(drawn(None).contains("\n  | free  "), "{}", drawn(None));
+    assert!(!drawn(Some("no driver")).contains("| free"));
 }

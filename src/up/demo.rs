@@ -15,10 +15,10 @@ pub(crate) fn unpack(dir: &Path) -> io::Result<()> {
     MODELS.iter().try_for_each(|(name, bytes)| fs::write(models.join(name), bytes))
 }
 
-/// A command to paste, asking for a digit.
+/// A command to paste that classifies a digit.
 pub(crate) fn invitation(address: SocketAddr) -> String {
     format!(
-        "\nAsk which digit this is:\n\n  curl -s http://{address}/v2/models/digits/infer -d '{}'\n",
+        "\nClassify a digit:\n\n  curl -s http://{address}/v2/models/digits/infer -d '{}'\n",
         THREE.trim()
     )
 }

@@ -1,4 +1,4 @@
-//! A private directory for the sockets of a run, gone when the run is unless it is to be found again.
+//! A private directory for the sockets of a run.
 
 use std::{
     env,
@@ -31,8 +31,8 @@ impl RunDir {
                     attempt += 1;
                 }
                 Err(error) => {
-                    let told = format!("{}: {error}", path.display());
-                    return Err(io::Error::new(error.kind(), told));
+                    let error_text = format!("{}: {error}", path.display());
+                    return Err(io::Error::new(error.kind(), error_text));
                 }
             }
         }
@@ -50,7 +50,6 @@ impl RunDir {
         self.outlives
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -62,7 +61,7 @@ impl Drop for RunDir {
             return;
         }
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::debug!(%error, "the run directory stayed behind");
+            tracing::debug!(%error, "failed to remove the run directory");
         }
     }
 }

@@ -94,12 +94,25 @@ fn every_silenced_lint_gives_its_reason() {
 }
 
 #[test]
-fn only_the_module_that_calls_the_driver_lifts_the_ban_on_unsafe_code() {
+fn only_the_driver_module_may_use_unsafe_code() {
     let lifts = |line: &str| line.trim_start().starts_with('#') && line.contains("(unsafe_code");
     let mut problems = Vec::new();
     for file in files_of("rs").iter().filter(|file| file.path != "worker/src/gpu/nvml/raw.rs") {
         for (number, _) in file.lines().filter(|(_, line)| lifts(line)) {
             problems.push(format!("{}:{number}: lifts the ban on unsafe code", file.path));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let tests = |path: &str| path.contains("tests/") || path.ends_with("/tests.rs");
+    let mut problems = Vec::new();
+    for file in files_of("rs").iter().filter(|file| !tests(&file.path)) {
+        let documented = file.lines().any(|(_, line)| line.starts_with("//! "));
+        if !documented {
+            problems.push(format!("{}: no line that starts with //!", file.path));
         }
     }
     report(&problems);

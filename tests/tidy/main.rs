@@ -5,6 +5,8 @@ mod code;
 mod dashboards;
 mod dependencies;
 mod documents;
+mod house;
 mod reference;
 mod samples;
 mod tree;
+mod words;

@@ -2,12 +2,11 @@
 //!
 //! `SLUICE_WRITE_DOCS=1 cargo test -p sluice --test tidy` writes them again.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use crate::tree::ROOT;
 
 /// Fails where the page at `path` differs from `rendered`, or writes it if that is asked for.
-#[expect(dead_code, reason = "the first page rendered from declarations uses it")]
 pub(crate) fn page(path: &str, rendered: &str) {
     let file = Path::new(ROOT).join(path);
     if std::env::var_os("SLUICE_WRITE_DOCS").is_some() {
@@ -21,4 +20,12 @@ pub(crate) fn page(path: &str, rendered: &str) {
         written == rendered,
         "{path}:{line}: differs from the declarations; write it again with SLUICE_WRITE_DOCS=1"
     );
+}
+
+#[test]
+fn command_line_page_matches_the_declarations() {
+    let printed = Command::new(env!("CARGO_BIN_EXE_sluice")).arg("help-page").output();
+    let printed = printed.expect("the program starts");
+    assert!(printed.status.success());
+    page("docs/reference/cli.md", &String::from_utf8_lossy(&printed.stdout));
 }

@@ -1,8 +1,8 @@
 //! Simulated workers under the router's own control round.
 //!
-//! Each round reads the fleet with [`SimFleet::world`], decides with [`policy::round::decide`],
+//! Each round reads the fleet with [`SimWorkers::world`], decides with [`policy::round::decide`],
 //! commits the jobs, derives with [`policy::round::desired`] what each worker is told, and has
-//! [`SimFleet::apply`] do it: cutting a GPU, loading a model and starting a job take their time. After
+//! [`SimWorkers::apply`] do it: cutting a GPU, loading a model and starting a job take their time. After
 //! every round the claims are checked that must hold whatever is decided: no slice has two owners,
 //! gangs are whole, and the service that jobs attained is the service that slices gave.
 
@@ -31,7 +31,7 @@ use simgpu::Delays;
 
 pub use self::training::Trained;
 use self::training::Trainee;
-use crate::{fleet::Fleet, study::Study, training::Habits};
+use crate::{fleet::SimFleet, study::Study, training::Habits};
 
 /// Rounds in one interval at most: cut, start, admit, drain, and what follows.
 const TURNS: u32 = 8;
@@ -69,7 +69,7 @@ pub struct Serving {
 
 /// Workers of one GPU each, and what the rounds remember.
 #[derive(Debug)]
-pub struct SimFleet {
+pub struct SimWorkers {
     world: World,
     memory: Memory,
     delays: Delays,
@@ -93,9 +93,9 @@ pub fn moment(seconds: f64) -> Moment {
     Moment::default() + Duration::from_secs(EPOCH_S) + Duration::from_secs_f64(seconds)
 }
 
-impl SimFleet {
+impl SimWorkers {
     /// GPUs that are not cut yet, whose models were asked for `before_rps` until now.
-    pub fn new(study: &Study, fleet: &Fleet, problem: &Problem, before_rps: &[f64]) -> Self {
+    pub fn new(study: &Study, fleet: &SimFleet, problem: &Problem, before_rps: &[f64]) -> Self {
         let extra = study.training.as_ref().map_or(0, |training| training.gpus);
         let first = study.gpus.first().map(|gpus| gpus.kind);
         let kinds = study
@@ -128,7 +128,7 @@ impl SimFleet {
             rules: rules(study, problem),
             workers,
         };
-        let load = |model: &crate::fleet::Model| fleet.terms.delays.load(model.memory_mib);
+        let load = |model: &crate::fleet::SimModel| fleet.terms.delays.load(model.memory_mib);
         Self {
             cut_until: vec![now; world.workers.len()],
             world,
@@ -327,12 +327,12 @@ fn worker((index, kind): (usize, &'static Kind)) -> SeenWorker {
     SeenWorker { name: format!("w{index:06}"), leaving: false, lends: true, gpus: vec![gpu] }
 }
 
-fn terms(study: &Study, fleet: &Fleet, problem: &Problem) -> Vec<ModelTerms> {
+fn terms(study: &Study, fleet: &SimFleet, problem: &Problem) -> Vec<ModelTerms> {
     let edition = Edition { digest: 1, without_max_batch: 1, max_batch: 1 };
     let kinds = study.gpus.iter().map(|gpus| gpus.kind);
     let profiles = kinds.flat_map(|kind| &kind.profiles).map(|profile| profile.name.clone());
     let editions: BTreeMap<String, Edition> = profiles.map(|name| (name, edition)).collect();
-    let model = |(model, served): (&PlannedModel, &crate::fleet::Model)| ModelTerms {
+    let model = |(model, served): (&PlannedModel, &crate::fleet::SimModel)| ModelTerms {
         name: model.name.clone(),
         slo: served.settings.objective,
         slo_target: served.target,

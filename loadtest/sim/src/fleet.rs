@@ -14,13 +14,13 @@ use crate::curve::Curve;
 
 /// What is simulated.
 #[derive(Clone, Debug)]
-pub struct Fleet {
+pub struct SimFleet {
     /// The models served.
-    pub models: Vec<Model>,
+    pub models: Vec<SimModel>,
     /// How each GPU is cut.
     pub gpus: Vec<Geometry>,
     /// Which model is where.
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<SimReplica>,
     /// Who asks.
     pub streams: Vec<Stream>,
     /// What goes wrong.
@@ -29,7 +29,7 @@ pub struct Fleet {
     pub terms: Terms,
 }
 
-impl Fleet {
+impl SimFleet {
     /// Whether some model asks more or less of its neighbours than inference usually does.
     pub fn declares_loads(&self) -> bool {
         self.models.iter().any(|model| model.load != Load::INFERENCE)
@@ -57,7 +57,7 @@ pub struct Terms {
 
 /// One served model.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct SimModel {
     /// Its name.
     pub name: String,
     /// What the operator asked.
@@ -76,7 +76,7 @@ pub struct Model {
 
 /// A model in one process of one slice. Several may share the slice, and the process.
 #[derive(Clone, Debug)]
-pub struct Replica {
+pub struct SimReplica {
     /// Index of the model.
     pub model: usize,
     /// Index of the GPU.
@@ -84,7 +84,7 @@ pub struct Replica {
     /// Index of the slice in the GPU's geometry.
     pub slice: usize,
     /// Which of the slice's processes it is in; batches in one run one at a time.
-    pub lane: usize,
+    pub process: usize,
     /// How fast it is.
     pub times: Arc<Times>,
 }

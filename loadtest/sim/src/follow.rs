@@ -4,15 +4,15 @@
 //! own round on [simulated workers](crate::control), and how requests go with the replicas that are
 //! ready is looked up as in [`rates`](crate::rates).
 
-mod known;
+mod lookups;
 
 use policy::{demand::with_room, place::Action, plan, round::Round};
 
-use self::known::Known;
+use self::lookups::Lookups;
 use crate::{
     claims::Broken,
-    control::{SimFleet, Violated, moment},
-    fleet::Fleet,
+    control::{SimWorkers, Violated, moment},
+    fleet::SimFleet,
     place::{PlaceError, problem},
     rates::{Flow, offered},
     study::Study,
@@ -44,10 +44,10 @@ pub enum FollowError {
 
 struct Follow<'a> {
     study: &'a Study,
-    fleet: &'a Fleet,
+    fleet: &'a SimFleet,
     problem: plan::Problem,
-    workers: SimFleet,
-    known: Known<'a>,
+    workers: SimWorkers,
+    lookups: Lookups<'a>,
     /// Requests that came and that were late, by model, less than one of each.
     rest: Vec<(f64, f64)>,
     /// Who had what over time.
@@ -60,7 +60,7 @@ struct Follow<'a> {
 }
 
 /// Runs `study`, whose GPUs are `fleet`'s.
-pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, FollowError> {
+pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, FollowError> {
     let mut follow = Follow::new(study, fleet)?;
     let mut summary = summary::blank(study, fleet);
     let total = fleet.terms.duration.as_secs_f64();
@@ -102,7 +102,7 @@ pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, FollowError> {
 }
 
 impl<'a> Follow<'a> {
-    fn new(study: &'a Study, fleet: &'a Fleet) -> Result<Self, FollowError> {
+    fn new(study: &'a Study, fleet: &'a SimFleet) -> Result<Self, FollowError> {
         let step = study.interval.as_secs_f64();
         let first = offered(fleet, (0.0, step));
         let mut problem = problem(study, &first);
@@ -110,9 +110,9 @@ impl<'a> Follow<'a> {
         let mut follow = Self {
             study,
             fleet,
-            workers: SimFleet::new(study, fleet, &problem, &first),
+            workers: SimWorkers::new(study, fleet, &problem, &first),
             problem,
-            known: Known::new(study, fleet),
+            lookups: Lookups::new(study, fleet),
             rest: vec![(0.0, 0.0); first.len()],
             held: Vec::new(),
             reclaims: 0,
@@ -137,7 +137,7 @@ impl<'a> Follow<'a> {
         let mut flows = Vec::with_capacity(rates.len());
         for (model, rate) in rates.iter().enumerate() {
             let mine: Vec<_> = all.iter().filter(|one| one.model == model).copied().collect();
-            let (going, load) = self.known.going(&mine, *rate)?;
+            let (going, load) = self.lookups.going(&mine, *rate)?;
             let came = rate * lasts;
             let parts: f64 = mine.iter().map(|one| one.part).sum();
             self.busy_gpu_s += parts * load.min(1.0) * lasts;
@@ -182,7 +182,7 @@ impl<'a> Follow<'a> {
     /// GPUs that a plan would need that knows the rates of this interval.
     fn clairvoyant(&mut self, span: (f64, f64)) -> Result<u32, FollowError> {
         let rates: Vec<f64> = offered(self.fleet, span).into_iter().map(with_room).collect();
-        Ok(self.known.gpus_for(&self.problem, &rates)?)
+        Ok(self.lookups.gpus_for(&self.problem, &rates)?)
     }
 
     fn tell(&mut self, summary: &mut Summary, end_s: f64, stretch: (f64, Flow, f64, f64)) {
@@ -208,7 +208,7 @@ impl<'a> Follow<'a> {
             }
         }
         let hours = self.fleet.terms.duration.as_secs_f64() / 3600.0;
-        let gpus = self.known.gpus_for(&self.problem, &peak)?;
+        let gpus = self.lookups.gpus_for(&self.problem, &peak)?;
         self.told.static_peak_gpu_hours = f64::from(gpus) * hours;
         summary.events = intervals as u64;
         summary.utilisation = self.busy_gpu_s / 3600.0 / self.told.gpu_hours.max(1e-9);

@@ -8,7 +8,7 @@ const MOST: usize = 10_000_000;
 
 /// One recorded job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Job {
+pub struct TraceJob {
     /// Its name.
     pub id: String,
     /// When it was handed in, from the start of the trace.
@@ -41,7 +41,7 @@ pub enum JobsError {
 }
 
 /// Reads a trace; the result is in order of submission, and the first is at zero.
-pub fn parse(text: &str) -> Result<Vec<Job>, JobsError> {
+pub fn parse(text: &str) -> Result<Vec<TraceJob>, JobsError> {
     let mut lines = text.lines().enumerate();
     if lines.next().is_none_or(|(_, line)| line.trim() != HEADER) {
         return Err(JobsError::Header);
@@ -61,7 +61,7 @@ pub fn parse(text: &str) -> Result<Vec<Job>, JobsError> {
         if jobs.len() == MOST {
             return Err(JobsError::Long);
         }
-        jobs.push(Job {
+        jobs.push(TraceJob {
             id: id.to_owned(),
             submitted: seconds(submit).ok_or_else(|| wrong("submit_s is not a time"))?,
             gpus: gpus.ok_or_else(|| wrong("gpus is not a number above 0"))?,

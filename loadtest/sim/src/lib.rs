@@ -4,9 +4,9 @@
 //! generators or traces, and a simulated minute takes milliseconds. The machine under test is
 //! [`policy::dispatch::Dispatch`] itself: there is no second copy of any decision here.
 
-pub mod beside;
 pub mod claims;
 pub mod clairvoyant;
+pub mod colocation;
 pub mod contest;
 pub mod control;
 pub mod curve;

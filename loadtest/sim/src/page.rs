@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use loadtest::{
-    html::{CLASSES, escape, page},
-    plot::{Axis, Mark, Plot, Series},
+    html::{CLASSES, page},
+    plot::{Axis, Mark, Plot, Series, escape},
 };
 
 use crate::{

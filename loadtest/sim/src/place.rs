@@ -6,61 +6,20 @@ use loadtest::plan::Source;
 use mig::Geometry;
 use policy::{
     dispatch::Settings,
-    interference::Load,
-    plan::{self, PlanError, Problem, Rules, rivals::Planner},
+    interference::Draw,
+    plan::{self, PlanError, Problem, Rules, baselines::Planner},
     spread::{self, NoRoom, Slice, Want},
 };
 use simgpu::{SimError, random::Random};
 
 use crate::{
-    fleet::{Fault, Fleet, Model, Replica, Stream, Times, Trouble},
+    fleet::{Fault, SimFleet, SimModel, SimReplica, Stream, Times, Trouble},
     start::{Placed, Start},
-    study::{Study, Subject},
+    study::{Placement, Study, Subject},
 };
 
 /// Sampled points of a rate over time, for its mean.
 const SAMPLES: u32 = 1_000;
-
-/// Who decides where replicas are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// As many as each model says, over the slices the GPUs are cut into.
-    Spread,
-    /// A planner, from the demand and the measurements.
-    Planned(Planner),
-    /// As the demand asks at each moment.
-    Follow,
-}
-
-impl Placement {
-    /// The words for them in files.
-    pub fn names() -> Vec<&'static str> {
-        let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner).name());
-        ["spread", "follow"].into_iter().chain(planners).collect()
-    }
-
-    /// The word for it in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Spread => "spread",
-            Self::Follow => "follow",
-            Self::Planned(Planner::Sluice) => "plan",
-            Self::Planned(Planner::WholeGpus) => "whole-gpus",
-            Self::Planned(Planner::FirstFit) => "first-fit",
-            Self::Planned(Planner::BestFit) => "best-fit",
-            Self::Planned(Planner::Greedy) => "greedy",
-            Self::Planned(Planner::Parva) => "parva",
-            Self::Planned(Planner::Fragmentation) => "fragmentation",
-            Self::Planned(Planner::Blind) => "plan-blind",
-        }
-    }
-
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner));
-        [Self::Spread, Self::Follow].into_iter().chain(planners).find(|one| one.name() == name)
-    }
-}
 
 /// Why a study has no fleet.
 #[derive(Debug, thiserror::Error)]
@@ -84,28 +43,28 @@ pub enum PlaceError {
 }
 
 /// Where one process of a model goes.
-struct Seat {
+struct PlacedProcess {
     model: usize,
     gpu: usize,
     slice: usize,
-    lane: usize,
+    process: usize,
 }
 
 /// The fleet of `study` under `seed`.
-pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
-    let (gpus, seats) = match (&study.start, study.placement) {
+pub fn fleet(study: &Study, seed: u64) -> Result<SimFleet, PlaceError> {
+    let (gpus, placed) = match (&study.start, study.placement) {
         (Some(start), _) => recorded(study, start),
         (None, Placement::Spread) => spread_out(study)?,
         (None, Placement::Follow) => (geometries(study), Vec::new()),
         (None, Placement::Planned(planner)) => planned(study, planner)?,
     };
-    let replicas = seated(study, &gpus, &seats)?;
+    let replicas = replicas(study, &gpus, &placed)?;
     let mut terms = study.terms;
     terms.seed = seed;
     let (streams, weights) = streams(study);
     let mut faults = study.faults.clone();
     faults.extend(drawn(study, gpus.len(), seed));
-    let model = |(subject, weights): (&Subject, Vec<f64>)| Model {
+    let model = |(subject, weights): (&Subject, Vec<f64>)| SimModel {
         name: subject.name.clone(),
         settings: Settings::routed(subject.slo, subject.max_batch),
         target: subject.target,
@@ -115,16 +74,16 @@ pub fn fleet(study: &Study, seed: u64) -> Result<Fleet, PlaceError> {
         load: subject.load.unwrap_or(simgpu::Load::INFERENCE),
     };
     let models = study.models.iter().zip(weights).map(model).collect();
-    Ok(Fleet { models, gpus, replicas, streams, faults, terms })
+    Ok(SimFleet { models, gpus, replicas, streams, faults, terms })
 }
 
 /// As a live router had it.
-fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<Seat>) {
-    let seat = |placed: &Placed| {
+fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<PlacedProcess>) {
+    let one = |placed: &Placed| {
         let model = study.models.iter().position(|model| model.name == placed.model)?;
-        Some(Seat { model, gpu: placed.gpu, slice: placed.slice, lane: placed.lane })
+        Some(PlacedProcess { model, gpu: placed.gpu, slice: placed.slice, process: placed.process })
     };
-    (start.gpus.clone(), start.replicas.iter().filter_map(seat).collect())
+    (start.gpus.clone(), start.replicas.iter().filter_map(one).collect())
 }
 
 /// Every GPU as the scenario cuts it.
@@ -133,7 +92,7 @@ fn geometries(study: &Study) -> Vec<Geometry> {
     each.flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize)).collect()
 }
 
-fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
+fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<PlacedProcess>), PlaceError> {
     let gpus = geometries(study);
     let mut places = Vec::new();
     let mut slices = Vec::new();
@@ -152,10 +111,10 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
     let models = study.models.iter().enumerate();
     let models =
         models.flat_map(|(index, subject)| std::iter::repeat_n(index, subject.replicas as usize));
-    let seat = |(model, place): (usize, Result<usize, NoRoom>)| match place {
+    let one = |(model, place): (usize, Result<usize, NoRoom>)| match place {
         Ok(place) => {
             let (gpu, slice) = places[place];
-            Ok(Seat { model, gpu, slice, lane: 0 })
+            Ok(PlacedProcess { model, gpu, slice, process: 0 })
         }
         Err(none) => Err(PlaceError::NoRoom {
             model: study.models[model].name.clone(),
@@ -163,18 +122,21 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
             free_mib: none.most_free_mib,
         }),
     };
-    let mut seats = models.zip(chosen).map(seat).collect::<Result<Vec<Seat>, _>>()?;
+    let mut placed = models.zip(chosen).map(one).collect::<Result<Vec<PlacedProcess>, _>>()?;
     // Several of one model on a slice are processes; different models share one.
     let mut processes: BTreeMap<(usize, usize, usize), usize> = BTreeMap::new();
-    for seat in &mut seats {
-        let next = processes.entry((seat.model, seat.gpu, seat.slice)).or_default();
-        seat.lane = *next;
+    for one in &mut placed {
+        let next = processes.entry((one.model, one.gpu, one.slice)).or_default();
+        one.process = *next;
         *next += 1;
     }
-    Ok((gpus, seats))
+    Ok((gpus, placed))
 }
 
-fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>), PlaceError> {
+fn planned(
+    study: &Study,
+    planner: Planner,
+) -> Result<(Vec<Geometry>, Vec<PlacedProcess>), PlaceError> {
     let asked = asked_rps(study);
     let demand = |(index, subject): (usize, &Subject)| subject.demand_rps.unwrap_or(asked[index]);
     let demands: Vec<f64> = study.models.iter().enumerate().map(demand).collect();
@@ -183,13 +145,18 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
     let kinds =
         study.gpus.iter().flat_map(|gpus| std::iter::repeat_n(gpus.kind, gpus.count as usize));
     let mut positions: Vec<_> = kinds.map(|kind| (kind, Vec::new())).collect();
-    let mut seats = Vec::new();
+    let mut placed = Vec::new();
     for slice in &plan.slices {
         let place = positions[slice.gpu].1.len();
         positions[slice.gpu].1.push(slice.position);
         for replica in &slice.replicas {
-            for lane in 0..replica.processes as usize {
-                seats.push(Seat { model: replica.model, gpu: slice.gpu, slice: place, lane });
+            for process in 0..replica.processes as usize {
+                placed.push(PlacedProcess {
+                    model: replica.model,
+                    gpu: slice.gpu,
+                    slice: place,
+                    process,
+                });
             }
         }
     }
@@ -198,7 +165,7 @@ fn planned(study: &Study, planner: Planner) -> Result<(Vec<Geometry>, Vec<Seat>)
         .map(|(kind, positions)| Geometry::new(kind, positions))
         .collect::<Result<Vec<_>, _>>()
         .map_err(SimError::from)?;
-    Ok((gpus, seats))
+    Ok((gpus, placed))
 }
 
 /// What planners are asked: the study's models and GPUs, with these demands.
@@ -212,7 +179,7 @@ pub(crate) fn problem(study: &Study, demands: &[f64]) -> Problem {
         memory_mib: subject.memory_mib,
         replicas_min: 1,
         replicas_max: u32::MAX,
-        load: subject.load.map_or_else(Load::default, |load| Load {
+        load: subject.load.map_or_else(Draw::default, |load| Draw {
             power: load.power,
             bandwidth: load.tlb,
             pcie: load.pcie,
@@ -241,20 +208,24 @@ fn plan_rows(subject: &Subject) -> Vec<plan::Row> {
 }
 
 /// Replicas with their speeds; those alike share one table.
-fn seated(study: &Study, gpus: &[Geometry], seats: &[Seat]) -> Result<Vec<Replica>, PlaceError> {
+fn replicas(
+    study: &Study,
+    gpus: &[Geometry],
+    placed: &[PlacedProcess],
+) -> Result<Vec<SimReplica>, PlaceError> {
     let mut sharing: BTreeMap<(usize, usize), u32> = BTreeMap::new();
-    for seat in seats {
-        let lanes = sharing.entry((seat.gpu, seat.slice)).or_default();
-        *lanes = (*lanes).max(seat.lane as u32 + 1);
+    for one in placed {
+        let processes = sharing.entry((one.gpu, one.slice)).or_default();
+        *processes = (*processes).max(one.process as u32 + 1);
     }
     let mut tables: BTreeMap<(usize, &str, &str, u32), Arc<Times>> = BTreeMap::new();
-    let mut replicas = Vec::with_capacity(seats.len());
-    for seat in seats {
-        let subject = &study.models[seat.model];
-        let kind = gpus[seat.gpu].kind();
-        let profile = gpus[seat.gpu].positions()[seat.slice].profile();
-        let busy = sharing[&(seat.gpu, seat.slice)];
-        let key = (seat.model, kind.name.as_str(), profile.name.as_str(), busy);
+    let mut replicas = Vec::with_capacity(placed.len());
+    for one in placed {
+        let subject = &study.models[one.model];
+        let kind = gpus[one.gpu].kind();
+        let profile = gpus[one.gpu].positions()[one.slice].profile();
+        let busy = sharing[&(one.gpu, one.slice)];
+        let key = (one.model, kind.name.as_str(), profile.name.as_str(), busy);
         let times = match tables.get(&key) {
             Some(known) => Arc::clone(known),
             None => {
@@ -264,8 +235,8 @@ fn seated(study: &Study, gpus: &[Geometry], seats: &[Seat]) -> Result<Vec<Replic
                 times
             }
         };
-        let Seat { model, gpu, slice, lane } = *seat;
-        replicas.push(Replica { model, gpu, slice, lane, times });
+        let PlacedProcess { model, gpu, slice, process } = *one;
+        replicas.push(SimReplica { model, gpu, slice, process, times });
     }
     Ok(replicas)
 }

@@ -20,7 +20,7 @@ pub(crate) use self::lookup::{Going, Lookup};
 pub(crate) use self::needs::{Need, Needs};
 use crate::{
     claims::Broken,
-    fleet::{Fault, Fleet, Times, Trouble},
+    fleet::{Fault, SimFleet, Times, Trouble},
     study::Study,
     summary::{self, Point, Summary},
 };
@@ -49,7 +49,7 @@ pub(crate) struct Kind {
 }
 
 struct Fluid<'a> {
-    fleet: &'a Fleet,
+    fleet: &'a SimFleet,
     kinds: Vec<Kind>,
     layouts: Vec<Layout>,
     /// By GPU.
@@ -60,7 +60,7 @@ struct Fluid<'a> {
 }
 
 /// Runs `study` by rates.
-pub fn run(study: &Study, fleet: &Fleet) -> Result<Summary, Broken> {
+pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, Broken> {
     let mut fluid = Fluid::new(fleet);
     let mut summary = summary::blank(study, fleet);
     let total = fleet.terms.duration.as_secs_f64();
@@ -134,21 +134,21 @@ impl Flow {
 }
 
 impl<'a> Fluid<'a> {
-    fn new(fleet: &'a Fleet) -> Self {
+    fn new(fleet: &'a SimFleet) -> Self {
         let mut by_slice: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        let mut lanes: BTreeMap<(usize, usize), BTreeMap<usize, u32>> = BTreeMap::new();
+        let mut processes: BTreeMap<(usize, usize), BTreeMap<usize, u32>> = BTreeMap::new();
         for replica in &fleet.replicas {
-            let slice = lanes.entry((replica.gpu, replica.slice)).or_default();
-            *slice.entry(replica.lane).or_default() += 1;
+            let slice = processes.entry((replica.gpu, replica.slice)).or_default();
+            *slice.entry(replica.process).or_default() += 1;
         }
         let mut kinds: Vec<Kind> = Vec::new();
         let mut known: BTreeMap<(usize, *const Times, u32), usize> = BTreeMap::new();
         for replica in &fleet.replicas {
             let place = (replica.gpu, replica.slice);
-            let turns = lanes[&place][&replica.lane];
+            let turns = processes[&place][&replica.process];
             let key = (replica.model, Arc::as_ptr(&replica.times), turns);
             let kind = *known.entry(key).or_insert_with(|| {
-                let sharers = lanes[&place].len() as u32;
+                let sharers = processes[&place].len() as u32;
                 let objective = fleet.models[replica.model].settings.objective;
                 let times = match turns {
                     1 => Arc::clone(&replica.times),
@@ -310,7 +310,7 @@ impl<'a> Fluid<'a> {
 }
 
 /// By model, requests per second.
-pub(crate) fn offered(fleet: &Fleet, (from, to): (f64, f64)) -> Vec<f64> {
+pub(crate) fn offered(fleet: &SimFleet, (from, to): (f64, f64)) -> Vec<f64> {
     let mut rates = vec![0.0; fleet.models.len()];
     for stream in &fleet.streams {
         rates[stream.model] += match &stream.source {

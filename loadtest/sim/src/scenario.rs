@@ -16,7 +16,7 @@ use simgpu::Load;
 
 use crate::{
     curve::Curve,
-    fleet::{Fault, Fleet, Model, Replica, Stream as Asking, Terms, Times, Trouble},
+    fleet::{Fault, SimFleet, SimModel, SimReplica, Stream as Asking, Terms, Times, Trouble},
     report::{Outcome, Report},
     world::{self, Checks, MakeRule},
 };
@@ -84,13 +84,14 @@ impl Scenario {
     }
 
     /// Each replica on a GPU of its own.
-    fn fleet(&self) -> Fleet {
+    fn fleet(&self) -> SimFleet {
         let kind: &'static Kind = &mig::kinds()[0];
         let whole = Geometry::empty(kind).with(kind.whole());
         let whole = whole.expect("a GPU has room for all of itself");
         let times = Arc::new(Times::of_curve(&self.curve, self.settings.max_batch));
         let replicas = self.replicas as usize;
-        let replica = |gpu| Replica { model: 0, gpu, slice: 0, lane: 0, times: Arc::clone(&times) };
+        let replica =
+            |gpu| SimReplica { model: 0, gpu, slice: 0, process: 0, times: Arc::clone(&times) };
         let stream = |(tenant, stream): (usize, &Stream)| Asking {
             model: 0,
             source: Source::Process(Process {
@@ -109,8 +110,8 @@ impl Scenario {
                 trouble: Trouble::SlowGpu { gpu, factor },
             })
         };
-        Fleet {
-            models: vec![Model {
+        SimFleet {
+            models: vec![SimModel {
                 name: "model".to_owned(),
                 settings: self.settings,
                 target: 0.99,

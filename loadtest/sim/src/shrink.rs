@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     claims::{Broken, Claim},
-    fleet::{Fault, Fleet},
+    fleet::{Fault, SimFleet},
     world::{self, Checks},
 };
 
@@ -34,10 +34,10 @@ impl fmt::Display for Shrunk {
 
 /// Leaves out of `fleet` every fault and stream without which the same kind of claim still breaks,
 /// and finds the first event that shows it.
-pub fn shrink(fleet: &Fleet, found: &Broken, checks: Checks<'_>) -> Shrunk {
+pub fn shrink(fleet: &SimFleet, found: &Broken, checks: Checks<'_>) -> Shrunk {
     let same =
         |claim: &Claim| std::mem::discriminant(claim) == std::mem::discriminant(&found.claim);
-    let breaks = |fleet: &Fleet, every: u64, most_events: u64| {
+    let breaks = |fleet: &SimFleet, every: u64, most_events: u64| {
         let outcome = world::run(fleet, Checks { every, most_events, ..checks });
         outcome.err().filter(|broken| same(&broken.claim))
     };

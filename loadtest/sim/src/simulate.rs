@@ -1,14 +1,14 @@
 //! One run of a study, whichever way it is followed.
 
 use crate::{
-    beside::{self, BesideError},
     claims::Broken,
-    fleet::Fleet,
+    colocation::{self, BesideError},
+    fleet::SimFleet,
     follow::{self, FollowError},
-    place::{self, PlaceError, Placement},
+    place::{self, PlaceError},
     rates,
     shrink::{self, Shrunk},
-    study::{Detail, Study},
+    study::{Detail, Placement, Study},
     summary::{self, Summary},
     world::{self, Checks},
 };
@@ -37,7 +37,7 @@ pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
         return Ok(follow::run(study, &fleet)?);
     }
     if let Some(training) = &study.training {
-        return Ok(beside::run(study, training, &fleet)?);
+        return Ok(colocation::run(study, training, &fleet)?);
     }
     let run = match study.detail {
         Detail::Requests => world::run(&fleet, Checks::default())
@@ -47,6 +47,6 @@ pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
     run.map_err(|broken| shortest(&fleet, &broken))
 }
 
-fn shortest(fleet: &Fleet, broken: &Broken) -> SimulateError {
+fn shortest(fleet: &SimFleet, broken: &Broken) -> SimulateError {
     SimulateError::Broken(Box::new(shrink::shrink(fleet, broken, Checks::default())))
 }

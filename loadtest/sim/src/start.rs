@@ -15,7 +15,7 @@ pub struct Start {
     /// Its replicas.
     pub replicas: Vec<Placed>,
     /// Its models, as far as a router knows them.
-    pub models: Vec<Asked>,
+    pub models: Vec<StartModel>,
 }
 
 /// One replica.
@@ -28,12 +28,12 @@ pub struct Placed {
     /// Index of its slice in the GPU's geometry.
     pub slice: usize,
     /// Which of the slice's processes it is in.
-    pub lane: usize,
+    pub process: usize,
 }
 
 /// What is asked of one model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct StartModel {
     /// Its name.
     pub name: String,
     /// The objective.
@@ -133,8 +133,8 @@ struct Slice {
 struct Replica {
     model: String,
     state: String,
-    #[serde(default)]
-    lane: usize,
+    #[serde(default, rename = "lane")]
+    process: usize,
 }
 
 /// Reads the document; replicas that failed or are leaving are left out.
@@ -151,7 +151,7 @@ pub fn parse(text: &str) -> Result<Start, StartError> {
         let (waiting, rate_rps) =
             model.dispatch.map_or((0, 0.0), |dispatch| (dispatch.waiting, dispatch.rate_rps));
         let Model { name, slo_ms, slo_target: target, max_batch, batching, .. } = model;
-        Asked { name, slo_ms, target, max_batch, batching, rate_rps, waiting }
+        StartModel { name, slo_ms, target, max_batch, batching, rate_rps, waiting }
     };
     start.models = state.models.into_iter().map(asked).collect();
     Ok(start)
@@ -178,7 +178,7 @@ impl Start {
                 model: replica.model,
                 gpu: self.gpus.len(),
                 slice: place.unwrap_or_default(),
-                lane: replica.lane,
+                process: replica.process,
             });
             self.replicas.extend(placed);
         }
@@ -202,8 +202,11 @@ mod tests {
     fn a_start_has_the_slices_the_living_replicas_and_what_is_asked() {
         let start = parse(STATE).unwrap();
         assert_eq!(start.gpus[0].to_string(), "3g.40gb@0,3g.40gb@4");
-        assert_eq!(start.replicas, [Placed { model: "a".to_owned(), gpu: 0, slice: 1, lane: 0 }]);
-        let Asked { target, max_batch, rate_rps, waiting, .. } = start.models[0];
+        assert_eq!(
+            start.replicas,
+            [Placed { model: "a".to_owned(), gpu: 0, slice: 1, process: 0 }]
+        );
+        let StartModel { target, max_batch, rate_rps, waiting, .. } = start.models[0];
         assert_eq!((target, max_batch, rate_rps, waiting), (0.95, 8, 120.5, 3));
     }
 

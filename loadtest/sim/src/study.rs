@@ -1,12 +1,13 @@
 //! A scenario file, checked: what to simulate and how closely.
 
 mod draft;
+mod placement;
 mod read;
-mod sees;
 mod streams;
 #[cfg(test)]
 mod tests;
 pub mod training;
+mod unsupported;
 
 use std::{path::Path, time::Duration};
 
@@ -18,10 +19,9 @@ use mig::{Geometry, Kind, measured::Row};
 use policy::{dispatch::Class, rule::Batching};
 use simgpu::{Load, Measured};
 
-pub use self::training::Training;
+pub use self::{placement::Placement, training::Training};
 use crate::{
     fleet::{Fault, Terms, Trouble},
-    place::Placement,
     problems::Problems,
     start::{Start, StartError},
 };

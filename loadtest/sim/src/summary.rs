@@ -10,7 +10,7 @@ use serde::Serialize;
 pub use self::following::{FollowingSummary, Stretch};
 pub use self::training::{Followed, Holding, TrainingSummary};
 use crate::{
-    fleet::Fleet,
+    fleet::SimFleet,
     report::{Outcome, Report},
     study::Study,
 };
@@ -141,13 +141,13 @@ pub struct Point {
 }
 
 /// What a fleet is, whatever becomes of it.
-pub(crate) fn blank(study: &Study, fleet: &Fleet) -> Summary {
+pub(crate) fn blank(study: &Study, fleet: &SimFleet) -> Summary {
     let used: BTreeSet<usize> = fleet.replicas.iter().map(|replica| replica.gpu).collect();
     let mut replicas = vec![0; fleet.models.len()];
     for replica in &fleet.replicas {
         replicas[replica.model] += 1;
     }
-    let model = |(model, replicas): (&crate::fleet::Model, usize)| ModelSummary {
+    let model = |(model, replicas): (&crate::fleet::SimModel, usize)| ModelSummary {
         name: model.name.clone(),
         slo_ms: model.settings.objective.as_secs_f64() * 1e3,
         target: model.target,
@@ -203,7 +203,7 @@ impl Summary {
 }
 
 /// What a run of requests came to.
-pub fn of_requests(study: &Study, fleet: &Fleet, report: &Report) -> Summary {
+pub fn of_requests(study: &Study, fleet: &SimFleet, report: &Report) -> Summary {
     let mut summary = blank(study, fleet);
     for (stream, outcome) in fleet.streams.iter().zip(&report.streams) {
         summary.models[stream.model].ends.add(Ends::from(*outcome));

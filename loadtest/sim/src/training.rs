@@ -38,9 +38,9 @@ pub struct TraceJob {
 }
 
 /// The jobs of a trace, each on whole GPUs, and the names of their tenants.
-pub fn whole_jobs(trace: &[jobs::Job]) -> (Vec<TraceJob>, Vec<String>) {
+pub fn whole_jobs(trace: &[jobs::TraceJob]) -> (Vec<TraceJob>, Vec<String>) {
     let mut tenants: Vec<String> = Vec::new();
-    let mut whole = |job: &jobs::Job| {
+    let mut whole = |job: &jobs::TraceJob| {
         let known = tenants.iter().position(|tenant| *tenant == job.tenant);
         let tenant = known.unwrap_or_else(|| {
             tenants.push(job.tenant.clone());

@@ -6,9 +6,9 @@
 //! what changes on other slices while it runs is felt by the next one.
 
 mod check;
-mod felt;
+mod faults;
+mod interference;
 mod serve;
-mod troubles;
 mod turns;
 
 use std::{
@@ -26,13 +26,13 @@ use policy::{
 use simgpu::{Device, random::Random};
 
 use self::{
-    felt::Felt,
+    faults::InForce,
+    interference::Slowdowns,
     serve::{Running, Slice},
-    troubles::InForce,
 };
 use crate::{
     claims::{Broken, Claim},
-    fleet::{Fleet, Model, Stream, Terms},
+    fleet::{SimFleet, SimModel, Stream, Terms},
     report::{Outcome, Report, Served, Tenth},
     slots::{Request, Slots},
 };
@@ -108,8 +108,8 @@ impl Coming {
     }
 }
 
-struct World<'a> {
-    fleet: &'a Fleet,
+struct RequestWorld<'a> {
+    fleet: &'a SimFleet,
     rules: &'a [MakeRule<'a>],
     checks: Checks<'a>,
     now: Moment,
@@ -132,13 +132,13 @@ struct World<'a> {
     report_delay: Duration,
     in_force: InForce,
     /// Kept only where some model says what it asks of its neighbours.
-    felt: Option<Felt>,
+    slowdowns: Option<Slowdowns>,
     effects: Vec<Effect>,
     report: Report,
 }
 
 /// Runs `fleet` with the rules its models name.
-pub fn run(fleet: &Fleet, checks: Checks<'_>) -> Result<Report, Broken> {
+pub fn run(fleet: &SimFleet, checks: Checks<'_>) -> Result<Report, Broken> {
     let makers: Vec<_> = fleet
         .models
         .iter()
@@ -155,22 +155,22 @@ pub fn run(fleet: &Fleet, checks: Checks<'_>) -> Result<Report, Broken> {
 ///
 /// The same fleet and rules give the same report.
 pub fn run_with(
-    fleet: &Fleet,
+    fleet: &SimFleet,
     rules: &[MakeRule<'_>],
     checks: Checks<'_>,
 ) -> Result<Report, Broken> {
-    let mut world = World::new(fleet, rules, checks);
+    let mut world = RequestWorld::new(fleet, rules, checks);
     match world.play() {
         Ok(()) => {
-            let medians = world.felt.map_or([None; 2], Felt::medians);
+            let medians = world.slowdowns.map_or([None; 2], Slowdowns::medians);
             Ok(Report { slowdown_errors: medians, ..world.report })
         }
         Err(claim) => Err(world.broken(claim)),
     }
 }
 
-impl<'a> World<'a> {
-    fn new(fleet: &'a Fleet, rules: &'a [MakeRule<'a>], checks: Checks<'a>) -> Self {
+impl<'a> RequestWorld<'a> {
+    fn new(fleet: &'a SimFleet, rules: &'a [MakeRule<'a>], checks: Checks<'a>) -> Self {
         let terms = fleet.terms;
         let devices = fleet.gpus.iter().map(|geometry| Device::new(geometry.clone(), terms.delays));
         let coming = fleet.streams.iter().enumerate();
@@ -196,7 +196,7 @@ impl<'a> World<'a> {
             network: terms.network,
             report_delay: Duration::ZERO,
             in_force: InForce::new(fleet.gpus.len()),
-            felt: fleet.declares_loads().then(|| Felt::new(fleet.replicas.len())),
+            slowdowns: fleet.declares_loads().then(|| Slowdowns::new(fleet.replicas.len())),
             effects: Vec::new(),
             report: Report {
                 streams: vec![Outcome::default(); fleet.streams.len()],
@@ -217,7 +217,7 @@ impl<'a> World<'a> {
     /// Machines that know nothing yet.
     fn machines(&self) -> Vec<Serving> {
         let models = self.fleet.models.iter().zip(self.rules);
-        let machine = |(model, make): (&Model, &MakeRule<'_>)| {
+        let machine = |(model, make): (&SimModel, &MakeRule<'_>)| {
             let mut dispatch = Dispatch::new(model.settings, make());
             dispatch.set_weights(&model.weights);
             Serving { dispatch, wake: Moment::NEVER, live: 0 }
@@ -409,7 +409,7 @@ impl<'a> World<'a> {
     }
 }
 
-fn coming_of(stream: &Stream, index: usize, fleet: &Fleet) -> Coming {
+fn coming_of(stream: &Stream, index: usize, fleet: &SimFleet) -> Coming {
     let Terms { seed, duration, .. } = fleet.terms;
     match &stream.source {
         Source::Process(process) => {

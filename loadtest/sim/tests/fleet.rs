@@ -9,7 +9,7 @@ use sim::{
     report::Report,
     shrink::shrink,
     simulate::simulate,
-    study::{Detail, Study},
+    study::{Detail, Placement, Study},
     summary::Summary,
     world::{self, Checks},
 };
@@ -162,7 +162,7 @@ fn by_rates_comes_to_what_request_by_request_does() {
 fn ten_thousand_gpus_are_gone_through_by_rates() {
     let mut study = study("day");
     study.terms.duration = Duration::from_secs(1_200);
-    study.placement = place::Placement::Spread;
+    study.placement = Placement::Spread;
     for model in &mut study.models {
         model.replicas = 100;
     }

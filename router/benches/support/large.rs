@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use policy::dispatch::ClosedBy;
 use router::{
-    count::{ModelMetrics, Outcome, Reason, recent::RecentView},
-    dispatch::{Limit, SetBy, View},
     leader::LeadState,
     metrics::{self, Format},
     place::{Moved, PlanState, PlannedModel},
     state::{
-        Build, ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence,
-        ReplicaPhase, ReplicaState, Replicas, SliceState, State, WorkerState,
+        ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence, ReplicaPhase,
+        ReplicaState, Replicas, SliceState, State, WorkerState,
     },
-    trace::SpanTotals,
+};
+use serve::{
+    count::{ModelMetrics, Outcome, Reason, recent::RecentView},
+    dispatch::{Limit, SetBy, View},
+    trace::{Build, SpanTotals},
 };
 
 const MODELS: usize = 200;

@@ -17,14 +17,10 @@ use wire::{Reader, WireError};
 
 use crate::{
     message::{self, Lease, Listed, Outcome, Txn},
-    read,
+    read::{self, MAX_ANSWER, words},
     watch::Watch,
 };
 
-/// The longest answer.
-pub(crate) const MAX_ANSWER: usize = 64 << 20;
-/// Most characters of etcd's own words that are repeated.
-const MAX_QUOTE: usize = 300;
 /// The most quiet connections that are kept.
 const MAX_QUIET: usize = 4;
 /// Keys listed at once.
@@ -286,14 +282,6 @@ impl Client {
 
 fn broken(error: &io::Error) -> Failure {
     Failure::Elsewhere(error.to_string())
-}
-
-/// etcd's own words: its `error` if it sent one, else the start of the body.
-pub(crate) fn words(body: &[u8]) -> String {
-    let read = serde_json::from_slice::<Value>(body).ok();
-    let error = read.as_ref().and_then(|value| value.get("error")?.as_str());
-    let words = error.map_or_else(|| String::from_utf8_lossy(body).into(), str::to_owned);
-    words.chars().take(MAX_QUOTE).collect()
 }
 
 fn request(path: &str, body: &Value) -> Vec<u8> {

@@ -11,6 +11,10 @@ use crate::{
     message::{Lease, Outcome, Pair},
 };
 
+/// The longest answer.
+pub(crate) const MAX_ANSWER: usize = 64 << 20;
+/// Most characters of etcd's own words that are repeated.
+const MAX_QUOTE: usize = 300;
 /// A lease is believed to last no longer than this, whatever is said.
 const LONGEST_LEASE_S: u64 = 86_400;
 
@@ -167,6 +171,14 @@ pub fn done(bytes: &[u8]) -> Result<(), Error> {
     from_slice::<Value>(bytes).map(|_| ())
 }
 
+/// etcd's own words: its `error` if it sent one, else the start of the body.
+pub(crate) fn words(body: &[u8]) -> String {
+    let read = from_slice::<Value>(body).ok();
+    let error = read.as_ref().and_then(|value| value.get("error")?.as_str());
+    let words = error.map_or_else(|| String::from_utf8_lossy(body).into(), str::to_owned);
+    words.chars().take(MAX_QUOTE).collect()
+}
+
 #[derive(Debug, Default, Deserialize)]
 struct Header {
     #[serde(default, deserialize_with = "number")]
@@ -291,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_goes_on_after_the_last_key_though_it_is_none_of_ours() {
+    fn listing_continues_after_a_foreign_last_key() {
         let answer = br#"{"kvs":[{"key":"YQ=="},{"key":"/w=="}],"more":true}"#;
         let page = page(answer).unwrap();
         assert_eq!(page.pairs.len(), 1);

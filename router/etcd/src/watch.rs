@@ -5,10 +5,7 @@ use std::time::Duration;
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 use wire::Reader;
 
-use crate::{
-    client::{MAX_ANSWER, words},
-    read::{Changes, Event, Stop},
-};
+use crate::read::{Changes, Event, MAX_ANSWER, Stop, words};
 
 /// Why a watch ended.
 #[derive(Debug, thiserror::Error)]

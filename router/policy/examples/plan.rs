@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use policy::{
-    interference::Load,
+    interference::Draw,
     plan::{Gpus, Measured, Model, Plan, PlanError, Problem, Row, Rules, replan, solve},
 };
 
@@ -74,7 +74,7 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
         memory_mib: Some(random.between(300.0, 3_000.0) as u64),
         replicas_min: 1,
         replicas_max: u32::MAX,
-        load: Load::default(),
+        load: Draw::default(),
         slowdown: 1.0,
     }
 }

@@ -9,6 +9,7 @@ mod admission;
 mod event;
 mod filling;
 mod forming;
+mod replica;
 mod settling;
 mod stalling;
 mod turns;
@@ -19,13 +20,13 @@ pub use self::event::{
     Arrival, Batch, BatchLimit, Class, ClosedBy, Effect, Ended, Learned, LimitedBy, Refusal,
     Settings,
 };
+use self::replica::Replica;
 pub use self::turns::longest_turn;
 use crate::{
     fair::Shares,
     moment::Moment,
-    queue::{Lanes, Standing, Waiting},
+    queue::{Priority, Queues, Waiting},
     rate::{Demand, Kind},
-    replica::Replica,
     rule::Rule,
 };
 
@@ -40,7 +41,7 @@ const RATE_WINDOW: Duration = Duration::from_millis(300);
 pub struct Dispatch {
     settings: Settings,
     rule: Box<dyn Rule>,
-    lanes: Lanes,
+    queues: Queues,
     replicas: Vec<Replica>,
     demand: Demand,
     shares: Shares,
@@ -56,7 +57,7 @@ impl Dispatch {
         Self {
             settings,
             rule,
-            lanes: Lanes::default(),
+            queues: Queues::default(),
             replicas: Vec::new(),
             demand: Demand::new(RATE_WINDOW),
             shares: Shares::default(),
@@ -118,12 +119,12 @@ impl Dispatch {
 
     /// Requests waiting for a batch.
     pub fn waiting(&self) -> usize {
-        self.lanes.len()
+        self.queues.len()
     }
 
     /// The arrival of the request that has waited longest. Looks at all who wait.
     pub fn oldest(&self) -> Option<Moment> {
-        let lines = self.lanes.iter().flat_map(|(_, lane)| lane.lines());
+        let lines = self.queues.iter().flat_map(|(_, queue)| queue.lines());
         lines.flat_map(|line| line.iter()).map(|waiting| waiting.arrived).min()
     }
 
@@ -135,7 +136,7 @@ impl Dispatch {
     /// Whether nothing waits, nothing is in flight and nothing is due: as good as new but for what
     /// was learned.
     pub fn is_idle(&self) -> bool {
-        self.lanes.is_empty()
+        self.queues.is_empty()
             && self.replicas.iter().all(|replica| replica.flights().next().is_none())
             && self.wakes_at == Moment::NEVER
     }
@@ -183,26 +184,26 @@ impl Dispatch {
         effects: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         assert!(arrival.rows >= 1, "a request without rows");
-        let standing = self.standing(&arrival, now);
+        let priority = self.priority(&arrival, now);
         let waiting = Waiting {
             id: arrival.id,
             arrived: now,
             deadline: arrival.deadline,
             rows: arrival.rows,
             tenant: arrival.tenant,
-            standing,
+            priority,
             company: u32::MAX,
             strikes: 0,
         };
         let admitted = self.admit(arrival.key as usize, &waiting, now, effects);
-        match (standing, admitted) {
-            (Standing::Low, Ok(())) => self.demand.add(Kind::Low, waiting.rows, now),
-            (Standing::Low, Err(_)) => {}
+        match (priority, admitted) {
+            (Priority::Low, Ok(())) => self.demand.add(Kind::Low, waiting.rows, now),
+            (Priority::Low, Err(_)) => {}
             (_, Ok(())) => self.shares.granted(waiting.tenant, waiting.rows),
             (_, Err(_)) => self.shares.refused(waiting.tenant, waiting.rows),
         }
         admitted?;
-        self.lanes.insert(arrival.key as usize, waiting);
+        self.queues.insert(arrival.key as usize, waiting);
         Ok(())
     }
 
@@ -210,7 +211,7 @@ impl Dispatch {
     ///
     /// `key` and `deadline` are those it arrived with. Nothing happens if it was answered before.
     pub fn cancel(&mut self, id: u64, key: u32, deadline: Moment, effects: &mut Vec<Effect>) {
-        if self.lanes.remove(key as usize, deadline, id).is_some() {
+        if self.queues.remove(key as usize, deadline, id).is_some() {
             return;
         }
         for replica in &mut self.replicas {
@@ -226,19 +227,19 @@ impl Dispatch {
         self.pump(now, effects);
     }
 
-    fn standing(&mut self, arrival: &Arrival, now: Moment) -> Standing {
+    fn priority(&mut self, arrival: &Arrival, now: Moment) -> Priority {
         self.demand.add(Kind::All, arrival.rows, now);
         match arrival.class {
-            Class::Batch => Standing::Low,
+            Class::Batch => Priority::Low,
             Class::Interactive => {
                 self.demand.add(Kind::Main, arrival.rows, now);
                 if self.shares.is_due(now) {
                     self.shares.divide(self.lossless(now), now);
                 }
                 if self.rule.predicts() && self.shares.protects(arrival.tenant) {
-                    Standing::Protected
+                    Priority::Protected
                 } else {
-                    Standing::Normal
+                    Priority::Normal
                 }
             }
         }
@@ -250,7 +251,7 @@ impl Dispatch {
     }
 
     fn wake_at_once(&mut self) {
-        if !self.lanes.is_empty() {
+        if !self.queues.is_empty() {
             self.wakes_at = Moment::default();
         }
     }
@@ -274,7 +275,7 @@ impl Dispatch {
 
 /// Notes that `waiting`, which was let in, is refused. The batch class has no share.
 fn revoke(shares: &mut Shares, waiting: &Waiting) -> u64 {
-    if waiting.standing != Standing::Low {
+    if waiting.priority != Priority::Low {
         shares.revoked(waiting.tenant, waiting.rows);
     }
     waiting.id

@@ -27,7 +27,7 @@ const SLIGHT: f64 = 0.01;
 
 /// What a model asks, when it is busy, of what slices share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
+pub struct Draw {
     /// Power, as a part of its slice's share of the board's limit; may exceed 1.
     pub power: f64,
     /// Memory bandwidth, as a part of its slice's: what it asks of address translation.
@@ -65,7 +65,7 @@ pub struct Runner {
     /// The part of the time it is at work.
     pub busy: f64,
     /// What it asks for then.
-    pub load: Load,
+    pub load: Draw,
 }
 
 /// A replica and its neighbours on the same GPU.

@@ -20,7 +20,6 @@ pub mod place;
 pub mod plan;
 pub mod queue;
 pub mod rate;
-mod replica;
 pub mod round;
 pub mod rule;
 mod scarcity;

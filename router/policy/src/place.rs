@@ -13,11 +13,11 @@
 //! moves.
 
 mod begun;
-mod crowd;
-mod known;
 mod loaned;
 mod pinned;
 mod scarce;
+mod sharing;
+mod situation;
 mod steps;
 mod target;
 
@@ -28,6 +28,7 @@ pub use self::{
     pinned::{Pin, obstacle},
 };
 
+use self::situation::Situation;
 use crate::plan;
 
 /// The fleet as it is, and what is asked of it.
@@ -230,6 +231,13 @@ impl Action {
             Self::Stop { .. } => None,
         }
     }
+}
+
+/// Rows per second that the replicas of each model can serve by what is known now, before any is
+/// added or stopped.
+pub fn held_rps(snapshot: &Snapshot) -> Vec<f64> {
+    let held = Situation::new(snapshot).begun().held(snapshot.models.len());
+    held.into_iter().map(|(rps, _)| rps).collect()
 }
 
 /// Decides.

@@ -1,7 +1,7 @@
 //! Requests waiting for one model, earliest deadline first.
 //!
-//! Requests that can share a batch stand in one lane. Arrivals come almost in deadline order, so a
-//! lane is a ring kept sorted by insertion from its end: the common insertion moves nothing.
+//! Requests that can share a batch stand in one queue. Arrivals come almost in deadline order, so a
+//! queue is a ring kept sorted by insertion from its end: the common insertion moves nothing.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::moment::Moment;
 
 /// How readily a waiting request is shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum Priority {
     /// Of the batch class: takes only the room that others leave.
     Low,
     /// Of a tenant at or above its share.
@@ -32,7 +32,7 @@ pub struct Waiting {
     /// Whose it is.
     pub tenant: u32,
     /// How readily it is shed.
-    pub standing: Standing,
+    pub priority: Priority,
     /// The most requests its batch may hold: halved each time its batch is spoilt by one of them.
     pub company: u32,
     /// How often its replica failed it; a death counts twice.
@@ -129,7 +129,7 @@ impl Line {
 
 /// Requests that may share a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lane {
+pub struct Queue {
     /// Those of tenants below their share, served as if the others were not there.
     pub protected: Line,
     /// Those served in their own right where these leave room.
@@ -138,22 +138,22 @@ pub struct Lane {
     pub low: Line,
 }
 
-impl Lane {
-    /// The line in which `standing` waits.
-    pub fn of(&self, standing: Standing) -> &Line {
-        match standing {
-            Standing::Low => &self.low,
-            Standing::Normal => &self.main,
-            Standing::Protected => &self.protected,
+impl Queue {
+    /// The line in which `priority` waits.
+    pub fn of(&self, priority: Priority) -> &Line {
+        match priority {
+            Priority::Low => &self.low,
+            Priority::Normal => &self.main,
+            Priority::Protected => &self.protected,
         }
     }
 
     /// That line, to change.
-    pub fn line(&mut self, standing: Standing) -> &mut Line {
-        match standing {
-            Standing::Low => &mut self.low,
-            Standing::Normal => &mut self.main,
-            Standing::Protected => &mut self.protected,
+    pub fn line(&mut self, priority: Priority) -> &mut Line {
+        match priority {
+            Priority::Low => &mut self.low,
+            Priority::Normal => &mut self.main,
+            Priority::Protected => &mut self.protected,
         }
     }
 
@@ -169,11 +169,11 @@ impl Lane {
 
     /// Whose line a batch may start from, first choice first: one of the batch class only if nobody
     /// else waits.
-    pub fn leaders(&self) -> impl Iterator<Item = Standing> + use<> {
-        let protected = (!self.protected.is_empty()).then_some(Standing::Protected);
-        let main = (!self.main.is_empty()).then_some(Standing::Normal);
+    pub fn leaders(&self) -> impl Iterator<Item = Priority> + use<> {
+        let protected = (!self.protected.is_empty()).then_some(Priority::Protected);
+        let main = (!self.main.is_empty()).then_some(Priority::Normal);
         let alone = protected.is_none() && main.is_none();
-        let low = (alone && !self.low.is_empty()).then_some(Standing::Low);
+        let low = (alone && !self.low.is_empty()).then_some(Priority::Low);
         [protected, main, low].into_iter().flatten()
     }
 
@@ -201,62 +201,62 @@ impl Lane {
 
 /// All who wait for one model, by batch key.
 ///
-/// Lanes are kept once made, and those in use are listed, so that a model with a thousand shapes
+/// Queues are kept once made, and those in use are listed, so that a model with a thousand shapes
 /// costs no more than one of them while only one is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Lanes {
-    lanes: Vec<Lane>,
-    /// Every key whose lane is not empty, and perhaps others until the next [`Lanes::tidy`].
+pub struct Queues {
+    queues: Vec<Queue>,
+    /// Every key whose queue is not empty, and perhaps others until the next [`Queues::tidy`].
     used: Vec<usize>,
 }
 
-impl Lanes {
+impl Queues {
     /// Requests waiting.
     pub fn len(&self) -> usize {
-        self.used.iter().map(|key| self.lanes[*key].len()).sum()
+        self.used.iter().map(|key| self.queues[*key].len()).sum()
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.used.iter().all(|key| self.lanes[*key].is_empty())
+        self.used.iter().all(|key| self.queues[*key].is_empty())
     }
 
-    /// The lane of `key`, if anybody ever waited there.
-    pub fn get(&self, key: usize) -> Option<&Lane> {
-        self.lanes.get(key)
+    /// The queue of `key`, if anybody ever waited there.
+    pub fn get(&self, key: usize) -> Option<&Queue> {
+        self.queues.get(key)
     }
 
-    /// The lane of `key`, to take from.
-    pub fn get_mut(&mut self, key: usize) -> Option<&mut Lane> {
-        self.lanes.get_mut(key)
+    /// The queue of `key`, to take from.
+    pub fn get_mut(&mut self, key: usize) -> Option<&mut Queue> {
+        self.queues.get_mut(key)
     }
 
-    /// The lanes in use with their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &Lane)> {
-        self.used.iter().map(|key| (*key, &self.lanes[*key]))
+    /// The queues in use with their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Queue)> {
+        self.used.iter().map(|key| (*key, &self.queues[*key]))
     }
 
-    /// Adds a request to the lane of `key`.
+    /// Adds a request to the queue of `key`.
     pub fn insert(&mut self, key: usize, waiting: Waiting) {
-        if key >= self.lanes.len() {
-            self.lanes.resize_with(key + 1, Lane::default);
+        if key >= self.queues.len() {
+            self.queues.resize_with(key + 1, Queue::default);
         }
-        if self.lanes[key].is_empty() && !self.used.contains(&key) {
+        if self.queues[key].is_empty() && !self.used.contains(&key) {
             self.used.push(key);
         }
-        self.lanes[key].line(waiting.standing).insert(waiting);
+        self.queues[key].line(waiting.priority).insert(waiting);
     }
 
-    /// Takes out the request `id` due at `deadline` from the lane of `key`, if it is there.
+    /// Takes out the request `id` due at `deadline` from the queue of `key`, if it is there.
     pub fn remove(&mut self, key: usize, deadline: Moment, id: u64) -> Option<Waiting> {
-        let lane = self.lanes.get_mut(key)?;
-        lane.lines_mut().into_iter().find_map(|line| line.remove(deadline, id))
+        let queue = self.queues.get_mut(key)?;
+        queue.lines_mut().into_iter().find_map(|line| line.remove(deadline, id))
     }
 
     /// Takes out, from the head of every line, those for whom `leaves` holds.
     pub fn shed(&mut self, leaves: impl Fn(&Waiting) -> bool, mut left: impl FnMut(Waiting)) {
         for key in &self.used {
-            for line in self.lanes[*key].lines_mut() {
+            for line in self.queues[*key].lines_mut() {
                 while line.head().is_some_and(&leaves) {
                     line.remove_at(0).into_iter().for_each(&mut left);
                 }
@@ -264,9 +264,9 @@ impl Lanes {
         }
     }
 
-    /// Forgets the lanes that have emptied.
+    /// Forgets the queues that have emptied.
     pub fn tidy(&mut self) {
-        self.used.retain(|key| !self.lanes[*key].is_empty());
+        self.used.retain(|key| !self.queues[*key].is_empty());
     }
 }
 
@@ -285,7 +285,7 @@ mod tests {
             deadline: Moment::from_micros(due_us),
             rows: 2,
             tenant: 0,
-            standing: Standing::Normal,
+            priority: Priority::Normal,
             company: u32::MAX,
             strikes: 0,
         }
@@ -320,19 +320,19 @@ mod tests {
 
     #[test]
     fn lanes_that_have_emptied_are_not_listed() {
-        let mut lanes = Lanes::default();
-        lanes.insert(900, waiting(1, 10));
-        lanes.insert(3, waiting(2, 20));
-        lanes.insert(3, waiting(3, 30));
-        assert_eq!((lanes.len(), lanes.iter().count()), (3, 2));
-        assert!(lanes.remove(900, Moment::from_micros(10), 1).is_some());
-        lanes.tidy();
-        assert_eq!(lanes.iter().map(|(key, _)| key).collect::<Vec<_>>(), [3]);
-        lanes.insert(900, waiting(4, 10));
+        let mut queues = Queues::default();
+        queues.insert(900, waiting(1, 10));
+        queues.insert(3, waiting(2, 20));
+        queues.insert(3, waiting(3, 30));
+        assert_eq!((queues.len(), queues.iter().count()), (3, 2));
+        assert!(queues.remove(900, Moment::from_micros(10), 1).is_some());
+        queues.tidy();
+        assert_eq!(queues.iter().map(|(key, _)| key).collect::<Vec<_>>(), [3]);
+        queues.insert(900, waiting(4, 10));
         let mut shed = Vec::new();
-        lanes.shed(|head| head.deadline <= Moment::from_micros(20), |left| shed.push(left.id));
+        queues.shed(|head| head.deadline <= Moment::from_micros(20), |left| shed.push(left.id));
         assert_eq!(shed, [2, 4]);
-        assert_eq!(lanes.len(), 1);
+        assert_eq!(queues.len(), 1);
     }
 
     #[test]

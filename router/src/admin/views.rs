@@ -5,14 +5,17 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
+use serve::{
+    http::{
+        ServerState,
+        backend::Backend,
+        models,
+        reply::{self, Reply},
+    },
+    model::{Availability, Served},
+};
 
 use super::TEXT;
-use crate::http::{
-    ServerState,
-    backend::{Availability, Backend, Served},
-    models,
-    reply::{self, Reply},
-};
 
 /// `/readyz`: one word, or with `?verbose` every check, as the Kubernetes API server has it.
 pub(super) fn ready<B: Backend>(state: &ServerState<B>, verbose: bool) -> Response<Reply> {

@@ -20,7 +20,7 @@ async fn refused(
     assert_eq!(replied.status, status, "{replied:?}");
     assert!(replied.error().contains(words), "{:?} is not in {:?}", words, replied.error());
     assert_eq!(replied.header("content-type"), Some("application/json"));
-    assert_eq!(server.model("echo").jobs.lock().len(), 0, "it reached the model");
+    assert_eq!(server.model("echo").requests.lock().len(), 0, "it reached the model");
     assert_eq!(server.state.backend.refused_for("echo", "invalid"), 1);
     client.must_serve().await;
     replied.json()

@@ -58,5 +58,5 @@ async fn closing_inside_the_body_reaches_no_model_and_harms_nobody() {
     raw.say(head.as_bytes()).await;
     drop(raw);
     server.client().await.must_serve().await;
-    assert_eq!(server.model("echo").jobs.lock().len(), 1);
+    assert_eq!(server.model("echo").requests.lock().len(), 1);
 }

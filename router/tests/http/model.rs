@@ -12,11 +12,13 @@ use std::{
 use config::Class;
 use oip::{Datatype, Signature, TensorSpec, model::ModelStats};
 use parking_lot::Mutex;
-use router::{
-    error::InferError,
-    http::backend::{Answer, Availability, Backend, Check, Job, Served},
-};
 use serde_json::{Value, json};
+use serve::{
+    error::InferError,
+    http::backend::{Backend, Check},
+    model::{Availability, Served},
+    request::{Answer, Request},
+};
 use tokio::sync::watch;
 
 /// Answers with its input, once its gate is open.
@@ -31,10 +33,10 @@ pub(crate) struct Echo {
     /// How many of them were dropped before they were answered.
     pub(crate) dropped: watch::Sender<u32>,
     /// What was asked, inputs aside.
-    pub(crate) jobs: Mutex<Vec<Asked>>,
+    pub(crate) requests: Mutex<Vec<Asked>>,
 }
 
-/// What a job asked for, inputs aside.
+/// What a request asked for, inputs aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) rows: u32,
@@ -52,12 +54,12 @@ impl Echo {
             open: watch::Sender::new(true),
             started: watch::Sender::new(0),
             dropped: watch::Sender::new(0),
-            jobs: Mutex::default(),
+            requests: Mutex::default(),
         })
     }
 
     pub(crate) fn last(&self) -> Asked {
-        *self.jobs.lock().last().expect("a request has reached the model")
+        *self.requests.lock().last().expect("a request has reached the model")
     }
 }
 
@@ -120,20 +122,20 @@ impl Served for Echo {
     }
 
     fn stats(&self) -> ModelStats {
-        let inference_count = self.jobs.lock().iter().map(|asked| u64::from(asked.rows)).sum();
+        let inference_count = self.requests.lock().iter().map(|asked| u64::from(asked.rows)).sum();
         let (name, version) = (self.name.to_owned(), "1".to_owned());
         ModelStats { name, version, inference_count, ..ModelStats::default() }
     }
 
-    async fn infer(&self, job: Job) -> Result<Answer, InferError> {
-        let Job { rows, timeout, class, tenant, .. } = job;
-        self.jobs.lock().push(Asked { rows, timeout, class, tenant });
+    async fn infer(&self, request: Request) -> Result<Answer, InferError> {
+        let Request { rows, timeout, class, tenant, .. } = request;
+        self.requests.lock().push(Asked { rows, timeout, class, tenant });
         let mut on_drop = OnDrop { dropped: &self.dropped, answered: false };
         self.started.send_modify(|count| *count += 1);
         let _ = self.open.subscribe().wait_for(|open| *open).await;
         on_drop.answered = true;
         let names = self.signature.iter().flat_map(|signature| &signature.outputs);
-        let outputs = job.inputs.into_iter().zip(names).map(|(mut tensor, spec)| {
+        let outputs = request.inputs.into_iter().zip(names).map(|(mut tensor, spec)| {
             tensor.name = spec.name.as_str().into();
             tensor
         });

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use config::Model as Settings;
 use futures_util::future::poll_immediate;
-use router::http::backend::Served;
+use serve::model::Served;
 
-use crate::stack::{Stack, job, replica, settings};
+use crate::stack::{Stack, replica, request, settings};
 
 #[tokio::test]
 async fn a_hit_is_a_request_served_within_its_objective_that_no_replica_saw() {
     let mut stack = Stack::start(&settings(1)).await;
     let model = Arc::clone(&stack.model);
     assert!(model.remembers());
-    let (first, ()) = tokio::join!(model.infer(job(b"seven")), stack.compute());
-    let again = model.infer(job(b"seven")).await.unwrap();
+    let (first, ()) = tokio::join!(model.infer(request(b"seven")), stack.compute());
+    let again = model.infer(request(b"seven")).await.unwrap();
     assert_eq!(again.outputs, first.unwrap().outputs);
     assert_eq!(&again.outputs[0].data[..], b"seven");
 
@@ -34,7 +34,7 @@ async fn without_a_cache_equal_requests_are_computed_again() {
     let model = Arc::clone(&stack.model);
     assert!(!model.remembers() && model.cached().is_none());
     for _ in 0..2 {
-        let (answer, ()) = tokio::join!(model.infer(job(b"seven")), stack.compute());
+        let (answer, ()) = tokio::join!(model.infer(request(b"seven")), stack.compute());
         assert_eq!(&answer.unwrap().outputs[0].data[..], b"seven");
     }
     let stats = model.stats();
@@ -48,7 +48,7 @@ async fn without_a_cache_equal_requests_are_computed_again() {
 async fn every_caller_of_a_shared_computation_is_counted_once_by_its_own_end() {
     let mut stack = Stack::start(&settings(1)).await;
     let model = Arc::clone(&stack.model);
-    let mut asking: Vec<_> = (0..4).map(|_| Box::pin(model.infer(job(b"seven")))).collect();
+    let mut asking: Vec<_> = (0..4).map(|_| Box::pin(model.infer(request(b"seven")))).collect();
     for one in &mut asking {
         assert!(poll_immediate(one).await.is_none());
     }
@@ -68,9 +68,9 @@ async fn every_caller_of_a_shared_computation_is_counted_once_by_its_own_end() {
 async fn the_last_caller_to_hang_up_takes_the_request_out_of_the_queue() {
     let mut stack = Stack::start(&settings(1)).await;
     let model = Arc::clone(&stack.model);
-    let mut ahead = Box::pin(model.infer(job(b"ahead")));
+    let mut ahead = Box::pin(model.infer(request(b"ahead")));
     assert!(poll_immediate(&mut ahead).await.is_none());
-    let mut asking: Vec<_> = (0..3).map(|_| Box::pin(model.infer(job(b"seven")))).collect();
+    let mut asking: Vec<_> = (0..3).map(|_| Box::pin(model.infer(request(b"seven")))).collect();
     for one in &mut asking {
         assert!(poll_immediate(one).await.is_none());
     }
@@ -87,11 +87,11 @@ async fn the_last_caller_to_hang_up_takes_the_request_out_of_the_queue() {
 async fn a_reload_keeps_what_is_remembered_unless_it_leaves_no_room() {
     let mut stack = Stack::start(&settings(1)).await;
     let model = Arc::clone(&stack.model);
-    let (first, ()) = tokio::join!(model.infer(job(b"seven")), stack.compute());
+    let (first, ()) = tokio::join!(model.infer(request(b"seven")), stack.compute());
     assert!(first.is_ok());
     model.reconfigure(&Settings { slo_target: 0.9, ..settings(2) }, &[1.0]);
     assert_eq!(model.cached().unwrap().answers, 1);
-    assert!(model.infer(job(b"seven")).await.is_ok());
+    assert!(model.infer(request(b"seven")).await.is_ok());
     model.reconfigure(&settings(0), &[1.0]);
     assert!(!model.remembers());
     model.reconfigure(&settings(1), &[1.0]);
@@ -102,7 +102,7 @@ async fn a_reload_keeps_what_is_remembered_unless_it_leaves_no_room() {
 async fn a_model_taken_out_of_service_forgets() {
     let mut stack = Stack::start(&settings(1)).await;
     let model = Arc::clone(&stack.model);
-    let (first, ()) = tokio::join!(model.infer(job(b"seven")), stack.compute());
+    let (first, ()) = tokio::join!(model.infer(request(b"seven")), stack.compute());
     assert!(first.is_ok());
     model.set_in_service(false);
     model.set_in_service(true);
@@ -113,7 +113,7 @@ async fn a_model_taken_out_of_service_forgets() {
 async fn a_model_whose_new_replica_gives_something_else_forgets() {
     let mut stack = Stack::start(&settings(1)).await;
     let model = Arc::clone(&stack.model);
-    let (first, ()) = tokio::join!(model.infer(job(b"seven")), stack.compute());
+    let (first, ()) = tokio::join!(model.infer(request(b"seven")), stack.compute());
     assert!(first.is_ok());
     model.attach(replica(1, &stack.link, "y"), "test", 1);
     assert_eq!(model.cached().unwrap().answers, 1);

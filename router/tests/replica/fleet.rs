@@ -5,20 +5,21 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use config::{Class, Model as Settings};
+use control::plane::DataPlane;
 use oip::{Datatype, Tensor};
 use protocol::{
     FromWorker, GpuReport, JOIN_VERSION, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report,
     Shapes, SliceReport, TensorShape, ToWorker, WarmPoint,
 };
 use router::{
-    clock::Clock,
-    dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
-    http::backend::Job,
     leader::Standing,
-    model::{Model, Models},
-    orders::Orders,
     plane::Plane,
+};
+use serve::{
+    clock::Clock,
+    model::{Model, Models},
+    request::Request,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, WriteHalf, duplex, split},
@@ -53,10 +54,9 @@ impl Bed {
     pub(crate) fn start(settings: &Settings) -> Self {
         let model = Arc::new(Model::start(settings, &[1.0], Clock::start()).unwrap());
         let models = Arc::new(ArcSwap::from_pointee(Models::new(vec![Arc::clone(&model)])));
-        let orders = Orders::open(None).unwrap();
         let plane = Arc::new(Plane::new(models));
         let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
-        let fleet = Arc::new(Fleet::new(served, orders, Standing::alone()));
+        let fleet = Arc::new(Fleet::new(served, Standing::alone()));
         Self { model, plane, fleet }
     }
 
@@ -161,9 +161,9 @@ pub(crate) fn replica_at(
 }
 
 /// A request for an echo of `number`.
-pub(crate) fn asking(number: u64, timeout: Duration) -> Job {
+pub(crate) fn asking(number: u64, timeout: Duration) -> Request {
     let data = Bytes::copy_from_slice(&number.to_le_bytes());
-    Job {
+    Request {
         inputs: vec![Tensor::new("x", Datatype::Uint8, vec![1, 8], data).unwrap()],
         rows: 1,
         arrived: Instant::now(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use router::http::backend::Served;
+use serve::model::Served;
 use tokio::time::Instant;
 
 use crate::{

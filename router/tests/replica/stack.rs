@@ -9,12 +9,12 @@ use protocol::{
     Answer, Batch, Facts, FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
     TensorHead, ToExecutor, VERSION,
 };
-use router::{
+use serve::{
     clock::Clock,
     count::{Lookups, Totals},
     dispatch::{Process, Replica},
-    http::backend::Job,
     model::Model,
+    request::Request,
     transport::{self, Hello, Link},
 };
 use tokio::{
@@ -159,10 +159,10 @@ impl Stack {
     }
 }
 
-pub(crate) fn job(data: &'static [u8]) -> Job {
+pub(crate) fn request(data: &'static [u8]) -> Request {
     let shape = vec![1, data.len() as u64];
     let input = Tensor::new("x", Datatype::Uint8, shape, Bytes::from_static(data)).unwrap();
-    Job {
+    Request {
         inputs: vec![input],
         rows: 1,
         arrived: Instant::now(),

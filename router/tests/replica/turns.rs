@@ -4,9 +4,9 @@ use std::{pin::Pin, sync::Arc};
 
 use config::{Batching, Model as Settings};
 use futures_util::future::poll_immediate;
-use router::{dispatch::Process, http::backend::Served};
+use serve::{dispatch::Process, model::Served};
 
-use crate::stack::{Stack, job, settings};
+use crate::stack::{Stack, request, settings};
 
 fn batching(name: &str) -> Settings {
     Settings { name: name.to_owned(), max_batch: 8, batching: Batching::Deadline, ..settings(0) }
@@ -24,7 +24,7 @@ async fn two() -> [Stack; 2] {
 async fn ask<'m>(stack: &'m Arc<impl Served>, count: usize) -> Vec<Pin<Box<impl Future + 'm>>> {
     let mut asking = Vec::new();
     for _ in 0..count {
-        let mut one = Box::pin(stack.infer(job(b"seven")));
+        let mut one = Box::pin(stack.infer(request(b"seven")));
         assert!(poll_immediate(&mut one).await.is_none());
         asking.push(one);
     }
@@ -70,7 +70,7 @@ async fn models_that_share_a_process_are_all_served_whoever_comes_when() {
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..500 {
         let model = Arc::clone(&models[number % 3 % 2]);
-        asking.spawn(async move { model.infer(job(b"seven")).await.is_ok() });
+        asking.spawn(async move { model.infer(request(b"seven")).await.is_ok() });
         if number % 7 == 0 {
             tokio::task::yield_now().await;
         }

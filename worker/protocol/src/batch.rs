@@ -4,8 +4,6 @@ use std::{ops::Range, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::frame::FrameError;
-
 /// Requests to run together on one replica.
 ///
 /// The body is request-major: for each request, the bytes of its inputs in the order of `inputs`.
@@ -126,6 +124,38 @@ impl Facts {
     }
 }
 
+/// Why a batch or its result is not consistent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// The lengths in the header do not account for the body.
+    #[error("parts add up to {parts} bytes, the body has {body}")]
+    Body {
+        /// Sum of the lengths in the header.
+        parts: u64,
+        /// Length of the body.
+        body: u64,
+    },
+    /// A request in the batch has another number of tensors than the batch.
+    #[error("request {request} has {found} tensors, the batch has {wanted}")]
+    Tensors {
+        /// Index of the request.
+        request: usize,
+        /// Tensors it has.
+        found: usize,
+        /// Tensors the batch has.
+        wanted: usize,
+    },
+    /// A request without rows, or a batch without requests.
+    #[error("the batch has a request without rows, or no requests")]
+    Empty,
+    /// The rows of a batch are more than can be counted.
+    #[error("the batch has {rows} rows")]
+    Rows {
+        /// Their number.
+        rows: u64,
+    },
+}
+
 impl Batch {
     /// The rows of all its requests; saturating, and exact once [`Batch::check`] has passed.
     pub fn rows(&self) -> u32 {
@@ -138,7 +168,7 @@ impl Batch {
     }
 
     /// Refuses a batch whose lengths do not account for a body of `body_len` bytes.
-    pub fn check(&self, body_len: u64) -> Result<(), FrameError> {
+    pub fn check(&self, body_len: u64) -> Result<(), BatchError> {
         check(self.inputs.len(), &self.requests, body_len)
     }
 
@@ -156,7 +186,7 @@ impl Answer {
     }
 
     /// Refuses an answer whose lengths do not account for a body of `body_len` bytes.
-    pub fn check(&self, body_len: u64) -> Result<(), FrameError> {
+    pub fn check(&self, body_len: u64) -> Result<(), BatchError> {
         check(self.outputs.len(), &self.requests, body_len)
     }
 
@@ -175,25 +205,25 @@ fn body_len(requests: &[Part]) -> u64 {
     lengths.fold(0, |sum: u64, len| sum.saturating_add(u64::from(*len)))
 }
 
-fn check(tensors: usize, requests: &[Part], body: u64) -> Result<(), FrameError> {
+fn check(tensors: usize, requests: &[Part], body: u64) -> Result<(), BatchError> {
     let mut rows: u64 = 0;
     for (request, part) in requests.iter().enumerate() {
         if part.bytes.len() != tensors {
-            return Err(FrameError::Tensors { request, found: part.bytes.len(), wanted: tensors });
+            return Err(BatchError::Tensors { request, found: part.bytes.len(), wanted: tensors });
         }
         if part.rows == 0 {
-            return Err(FrameError::Empty);
+            return Err(BatchError::Empty);
         }
         rows += u64::from(part.rows);
     }
     if requests.is_empty() {
-        return Err(FrameError::Empty);
+        return Err(BatchError::Empty);
     }
     if rows > u64::from(u32::MAX) {
-        return Err(FrameError::Rows { rows });
+        return Err(BatchError::Rows { rows });
     }
     let parts = body_len(requests);
-    if parts == body { Ok(()) } else { Err(FrameError::Body { parts, body }) }
+    if parts == body { Ok(()) } else { Err(BatchError::Body { parts, body }) }
 }
 
 fn consecutive(lengths: impl Iterator<Item = u32>) -> impl Iterator<Item = Range<usize>> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::batch::{Batch, Outcome, Reply};
+use crate::batch::{Batch, BatchError, Outcome, Reply};
 
 /// The version of frames and headers; peers of different versions refuse each other.
 pub const VERSION: u16 = 2;
@@ -95,33 +95,9 @@ pub enum FrameError {
         /// Its length in bytes.
         len: usize,
     },
-    /// The lengths in the header do not account for the body.
-    #[error("parts add up to {parts} bytes, the body has {body}")]
-    Body {
-        /// Sum of the lengths in the header.
-        parts: u64,
-        /// Length of the body.
-        body: u64,
-    },
-    /// A request in the batch has another number of tensors than the batch.
-    #[error("request {request} has {found} tensors, the batch has {wanted}")]
-    Tensors {
-        /// Index of the request.
-        request: usize,
-        /// Tensors it has.
-        found: usize,
-        /// Tensors the batch has.
-        wanted: usize,
-    },
-    /// A request without rows, or a batch without requests.
-    #[error("the batch has a request without rows, or no requests")]
-    Empty,
-    /// The rows of a batch are more than can be counted.
-    #[error("the batch has {rows} rows")]
-    Rows {
-        /// Their number.
-        rows: u64,
-    },
+    /// The batch or its result is not consistent.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
     /// The peer does not know this executor's token.
     #[error("the token is not this executor's")]
     Token,
@@ -239,7 +215,7 @@ impl ToExecutor {
         if let Self::Batch(batch) = &message {
             batch.check(prelude.body_len.into())?;
         } else if prelude.body_len > 0 {
-            return Err(FrameError::Body { parts: 0, body: prelude.body_len.into() });
+            return Err(BatchError::Body { parts: 0, body: prelude.body_len.into() }.into());
         }
         Ok(message)
     }
@@ -264,7 +240,7 @@ impl FromExecutor {
         if let Self::Reply(Reply { outcome: Outcome::Done(answer), .. }) = &message {
             answer.check(prelude.body_len.into())?;
         } else if prelude.body_len > 0 {
-            return Err(FrameError::Body { parts: 0, body: prelude.body_len.into() });
+            return Err(BatchError::Body { parts: 0, body: prelude.body_len.into() }.into());
         }
         Ok(message)
     }

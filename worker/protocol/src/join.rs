@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    control::ModelSpec,
     frame::same_secret,
+    model::ModelSpec,
     rank::{DesiredRank, LogPiece},
     report::Report,
 };

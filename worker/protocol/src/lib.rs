@@ -10,14 +10,14 @@ mod batch;
 mod control;
 mod frame;
 mod join;
+mod model;
 mod rank;
 mod report;
 
-pub use batch::{Answer, Batch, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead};
-pub use control::{
-    Engine, ExecutorState, LoadedReplica, MAX_LINE, ModelSpec, Notice, Order, Seat, Server, Shapes,
-    TensorShape, WarmPoint,
+pub use batch::{
+    Answer, Batch, BatchError, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead,
 };
+pub use control::{ExecutorState, LoadedReplica, MAX_LINE, Notice, Order, Seat};
 pub use frame::{
     FrameError, FromExecutor, MAX_BODY, MAX_HEADER, MAX_HELLO, PRELUDE_LEN, Peer, Prelude,
     ToExecutor, VERSION, greet,
@@ -26,6 +26,7 @@ pub use join::{
     Desired, DesiredGpu, DesiredReplica, DesiredSlice, FromWorker, JOIN_VERSION, JoinError,
     MAX_JOIN, MAX_MESSAGE, ToWorker, admit,
 };
+pub use model::{Engine, ModelSpec, Server, Shapes, TensorShape, WarmPoint};
 pub use rank::{
     DesiredRank, LogPiece, RankEnd, RankOrder, RankProgress, RankReport, RankSpec, RankState, Stop,
 };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    control::{Shapes, WarmPoint},
+    model::{Shapes, WarmPoint},
     rank::RankReport,
 };
 

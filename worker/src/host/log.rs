@@ -4,7 +4,8 @@
 //! what an executor says while nobody reads, beyond what the pipe holds, is lost.
 
 use std::{
-    io,
+    fmt::Write as _,
+    io::{self, IsTerminal, Write as _},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::Duration,
@@ -14,6 +15,7 @@ use rustix::{
     fs::{CWD, Mode, OFlags, mkfifoat, open},
     io::Errno,
 };
+use serde_json::{Map, Value};
 use tokio::{
     net::unix::pipe::{OpenOptions, Receiver},
     sync::oneshot,
@@ -91,10 +93,92 @@ async fn relay(receiver: Receiver, mut finished: oneshot::Receiver<()>, slice: S
 fn say(line: &Line, allowance: &mut Allowance, slice: &str) {
     let (passes, dropped) = allowance.pass(Instant::now());
     if dropped > 0 {
-        tracing::warn!(slice, dropped, "executor said too much; lines dropped");
+        tracing::warn!(slice, dropped, "executor logs too fast; lines dropped");
     }
-    if passes {
-        let text = String::from_utf8_lossy(&line.bytes);
-        tracing::info!(slice, %text, cut = line.cut, "executor said");
+    if !passes {
+        return;
+    }
+    let text = String::from_utf8_lossy(&line.bytes);
+    match Event::parse(&text) {
+        Some(event) if io::stderr().is_terminal() => event.show(slice),
+        // One write, so that it stays one line among those of other threads. A line that cannot be
+        // written is lost, as our own are.
+        Some(event) => drop(io::stderr().write_all(event.with_slice(&text, slice).as_bytes())),
+        None => tracing::info!(slice, %text, cut = line.cut, "executor output"),
+    }
+}
+
+/// A line of an executor's own log, which is JSON because it writes to a pipe.
+struct Event(Map<String, Value>);
+
+impl Event {
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Map<String, Value> = serde_json::from_str(text).ok()?;
+        let is_event =
+            ["timestamp", "level", "message"].iter().all(|key| fields.contains_key(*key));
+        is_event.then_some(Self(fields))
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The line as it came, and which slice it is of unless it says so itself.
+    fn with_slice(&self, text: &str, slice: &str) -> String {
+        let rest = text.trim_start().strip_prefix('{').filter(|_| !self.0.contains_key("slice"));
+        match rest {
+            Some(rest) => format!("{{\"slice\":{},{rest}\n", Value::from(slice)),
+            None => format!("{text}\n"),
+        }
+    }
+
+    /// The message with its fields after it, for a person.
+    fn sentence(&self) -> String {
+        let mut sentence = self.text("message").to_owned();
+        for (key, value) in &self.0 {
+            if !matches!(key.as_str(), "timestamp" | "level" | "message" | "target") {
+                // Writing to a string cannot fail.
+                let _ = write!(sentence, " {key}={value}");
+            }
+        }
+        sentence
+    }
+
+    fn show(&self, slice: &str) {
+        let said = self.sentence();
+        match self.text("level") {
+            "ERROR" => tracing::error!(slice, "{said}"),
+            "WARN" => tracing::warn!(slice, "{said}"),
+            "DEBUG" => tracing::debug!(slice, "{said}"),
+            "TRACE" => tracing::trace!(slice, "{said}"),
+            _ => tracing::info!(slice, "{said}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"timestamp":"t","level":"WARN","message":"replica failed","model":"a"}"#;
+
+    #[test]
+    fn executor_log_lines_pass_as_they_are_with_their_slice() {
+        let passed = Event::parse(LINE).unwrap().with_slice(LINE, "gpu0:3g@4");
+        assert_eq!(passed, LINE.replacen('{', r#"{"slice":"gpu0:3g@4","#, 1) + "\n");
+        let named = LINE.replace("model", "slice");
+        assert_eq!(Event::parse(&named).unwrap().with_slice(&named, "b"), format!("{named}\n"));
+    }
+
+    #[test]
+    fn executor_log_lines_are_sentences_on_a_terminal() {
+        assert_eq!(Event::parse(LINE).unwrap().sentence(), r#"replica failed model="a""#);
+    }
+
+    #[test]
+    fn output_that_is_no_log_line_is_not_taken_for_one() {
+        for text in ["thread 'main' panicked", "{}", "[1]", r#"{"message":"m"}"#, "{\"level\":"] {
+            assert!(Event::parse(text).is_none(), "{text}");
+        }
     }
 }

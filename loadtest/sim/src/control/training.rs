@@ -9,7 +9,7 @@ use policy::{
     round::{AskedRank, Round, SeenRank, TenantTerms, TrainingJob},
 };
 
-use super::{SimFleet, moment, nobody};
+use super::{SimWorkers, moment, nobody};
 use crate::{
     study::Training,
     training::{Habits, TraceJob, whole_jobs},
@@ -148,7 +148,7 @@ impl Trainee {
     }
 }
 
-impl SimFleet {
+impl SimWorkers {
     /// Jobs come, and those that run work until `now`.
     pub(super) fn train(&mut self, now: Moment) {
         for (id, trainee) in &mut self.trainees {

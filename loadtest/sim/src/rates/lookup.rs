@@ -12,7 +12,7 @@ use policy::{dispatch::Class, rule::Batching};
 use super::Kind;
 use crate::{
     claims::Broken,
-    fleet::{Fleet, Model, Replica, Stream, Terms, Times},
+    fleet::{SimFleet, SimModel, SimReplica, Stream, Terms, Times},
     world::{self, Checks},
 };
 
@@ -38,7 +38,7 @@ pub(crate) struct Going {
 }
 
 /// What makes two runs the same.
-struct Known {
+struct Runs {
     objective: Duration,
     batching: Batching,
     times: Arc<Times>,
@@ -49,13 +49,13 @@ struct Known {
 
 /// The runs made so far.
 pub(crate) struct Lookup<'a> {
-    fleet: &'a Fleet,
-    known: Vec<Known>,
+    fleet: &'a SimFleet,
+    runs: Vec<Runs>,
 }
 
 impl<'a> Lookup<'a> {
-    pub(crate) fn new(fleet: &'a Fleet) -> Self {
-        Self { fleet, known: Vec::new() }
+    pub(crate) fn new(fleet: &'a SimFleet) -> Self {
+        Self { fleet, runs: Vec::new() }
     }
 
     /// How requests go on `kind` under `load`, one of `count` replicas of its model.
@@ -83,16 +83,16 @@ impl<'a> Lookup<'a> {
     }
 
     fn index(&mut self, kind: &Kind, pool: u32) -> usize {
-        let Model { settings, batching, .. } = &self.fleet.models[kind.model];
-        let same = |known: &Known| {
-            known.pool == pool
-                && known.sharers == kind.sharers
-                && known.objective == settings.objective
-                && known.batching == *batching
-                && (Arc::ptr_eq(&known.times, &kind.times) || known.times == kind.times)
+        let SimModel { settings, batching, .. } = &self.fleet.models[kind.model];
+        let same = |runs: &Runs| {
+            runs.pool == pool
+                && runs.sharers == kind.sharers
+                && runs.objective == settings.objective
+                && runs.batching == *batching
+                && (Arc::ptr_eq(&runs.times, &kind.times) || runs.times == kind.times)
         };
-        self.known.iter().position(same).unwrap_or_else(|| {
-            self.known.push(Known {
+        self.runs.iter().position(same).unwrap_or_else(|| {
+            self.runs.push(Runs {
                 objective: settings.objective,
                 batching: *batching,
                 times: Arc::clone(&kind.times),
@@ -100,16 +100,16 @@ impl<'a> Lookup<'a> {
                 pool,
                 by_load: [None; LOADS.len()],
             });
-            self.known.len() - 1
+            self.runs.len() - 1
         })
     }
 
     fn at(&mut self, index: usize, kind: &Kind, load: usize) -> Result<Going, Broken> {
-        if let Some(going) = self.known[index].by_load[load] {
+        if let Some(going) = self.runs[index].by_load[load] {
             return Ok(going);
         }
-        let going = self.try_out(kind, self.known[index].pool, LOADS[load])?;
-        self.known[index].by_load[load] = Some(going);
+        let going = self.try_out(kind, self.runs[index].pool, LOADS[load])?;
+        self.runs[index].by_load[load] = Some(going);
         Ok(going)
     }
 
@@ -128,11 +128,11 @@ impl<'a> Lookup<'a> {
         let counted = (objective * OBJECTIVES).min(until(ENOUGH));
         let counted = counted.max(objective * LEAST_OBJECTIVES).max(until(NEEDED));
         let warmup = counted / WARMUP;
-        let replica = |index: u32| Replica {
+        let replica = |index: u32| SimReplica {
             model: 0,
             gpu: (index / kind.sharers) as usize,
             slice: 0,
-            lane: (index % kind.sharers) as usize,
+            process: (index % kind.sharers) as usize,
             times: Arc::clone(&kind.times),
         };
         let process = Process { rate_rps, spacing: Spacing::Poisson, shape: Shape::Flat };
@@ -143,8 +143,8 @@ impl<'a> Lookup<'a> {
             class: Class::Interactive,
             shapes: 1,
         };
-        let fleet = Fleet {
-            models: vec![Model { weights: vec![1.0], memory_mib: 1, ..model }],
+        let fleet = SimFleet {
+            models: vec![SimModel { weights: vec![1.0], memory_mib: 1, ..model }],
             gpus: vec![whole; pool as usize],
             replicas: (0..pool * kind.sharers).map(replica).collect(),
             streams: vec![stream],

@@ -4,7 +4,7 @@
 //! replicas under which its target is kept, by the runs that the lookup makes.
 
 use super::{Flow, Fluid, lookup::Going, offered};
-use crate::{claims::Broken, fleet::Fleet};
+use crate::{claims::Broken, fleet::SimFleet};
 
 /// How closely the highest load that keeps the target is found.
 const HALVINGS: u32 = 12;
@@ -31,7 +31,7 @@ pub(crate) struct Need {
 
 impl<'a> Needs<'a> {
     /// Finds by trial what a replica of each model of `fleet` can bear.
-    pub(crate) fn new(fleet: &'a Fleet) -> Result<Self, Broken> {
+    pub(crate) fn new(fleet: &'a SimFleet) -> Result<Self, Broken> {
         let mut needs = Self { fluid: Fluid::new(fleet), loads: Vec::new() };
         for (model, spec) in fleet.models.iter().enumerate() {
             let count = fleet.replicas.iter().filter(|replica| replica.model == model).count();

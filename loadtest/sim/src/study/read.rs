@@ -14,10 +14,9 @@ use mig::{Geometry, Kind, measured};
 use simgpu::{Delays, Load, Measured};
 use toml::Spanned;
 
-use super::{Asking, BATCHINGS, Detail, Gpus, Study, Subject, batching, draft};
+use super::{Asking, BATCHINGS, Detail, Gpus, Placement, Study, Subject, batching, draft};
 use crate::{
     fleet::{Fault, Terms, Trouble},
-    place::Placement,
     problems::Problems,
 };
 

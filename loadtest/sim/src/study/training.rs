@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::{draft, read::Reader};
 use crate::{
-    jobs::{self, Job},
+    jobs::{self, TraceJob},
     training::Habits,
 };
 
@@ -20,7 +20,7 @@ const MOST_GPUS: u32 = 1_000_000;
 #[derive(Clone, Debug)]
 pub struct Training {
     /// The jobs of a trace.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<TraceJob>,
     /// GPUs beside those of inference.
     pub gpus: u32,
     /// Who goes first.
@@ -134,7 +134,7 @@ impl Reader {
 }
 
 /// The jobs that come from `from` until before `until`, in time counted from `from`.
-fn within(jobs: Vec<Job>, from: Duration, until: Duration) -> Vec<Job> {
+fn within(jobs: Vec<TraceJob>, from: Duration, until: Duration) -> Vec<TraceJob> {
     let mut jobs = jobs;
     jobs.retain(|job| (from..until).contains(&job.submitted));
     jobs.iter_mut().for_each(|job| job.submitted -= from);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{control::SimFleet, study::training::Training, training::Report};
+use crate::{control::SimWorkers, study::training::Training, training::Report};
 
 /// The most points a course is told in.
 const POINTS: usize = 400;
@@ -63,7 +63,7 @@ pub struct Holding {
 #[derive(Clone, Copy, Debug)]
 pub struct Followed<'a> {
     /// The fleet at the end.
-    pub workers: &'a SimFleet,
+    pub workers: &'a SimWorkers,
     /// Who had what, by interval.
     pub held: &'a [Holding],
     /// Times a job was stopped or shrunk for inference.

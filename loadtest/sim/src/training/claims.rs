@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use policy::loan::{Act, Decisions, Held, Job, JobId, Phase, Slice, World};
+use policy::loan::{Act, Decisions, Held, Job, JobId, LoanWorld, Phase, Slice};
 
 /// What is decided may only give what is free, to those who wait or run, and whole.
-pub(super) fn of_decisions(world: &World<'_>, decisions: &Decisions) -> Result<(), String> {
+pub(super) fn of_decisions(world: &LoanWorld<'_>, decisions: &Decisions) -> Result<(), String> {
     let jobs: HashMap<JobId, &Job> = world.jobs.iter().map(|job| (job.id, job)).collect();
     let mut given = HashSet::new();
     let mut give = |job: JobId, slices: &[usize]| {
@@ -49,7 +49,7 @@ pub(super) fn of_decisions(world: &World<'_>, decisions: &Decisions) -> Result<(
 }
 
 /// Every job either runs, starts, or is told why not.
-fn told_of_all(world: &World<'_>, decisions: &Decisions) -> Result<(), String> {
+fn told_of_all(world: &LoanWorld<'_>, decisions: &Decisions) -> Result<(), String> {
     let waits: HashSet<JobId> = decisions.waits.iter().map(|wait| wait.job).collect();
     let starts: HashSet<JobId> = decisions
         .acts

@@ -4,8 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use policy::{
     loan::{
-        Account, Act, Decisions, Held, History, Job, JobId, Phase, Start, Stop, Tenant, Use, World,
-        accrue, decide, gang_speed,
+        Account, Act, Decisions, Held, History, Job, JobId, LoanWorld, Phase, Start, Stop, Tenant,
+        Use, accrue, decide, gang_speed,
     },
     moment::Moment,
 };
@@ -73,7 +73,7 @@ impl<'a> Simulation<'a> {
         let wanted = self.inference.demand(&mut self.setup.slices, self.now);
         let keep = self.inference.keep(&self.setup.slices, self.now);
         let decisions = {
-            let world = World {
+            let world = LoanWorld {
                 now: self.now,
                 slices: &self.setup.slices,
                 jobs: &self.jobs,

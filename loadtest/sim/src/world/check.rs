@@ -4,7 +4,7 @@
 use mig::Geometry;
 use policy::{dispatch::GRACE, moment::Moment};
 
-use super::World;
+use super::RequestWorld;
 use crate::{claims::Claim, report::Report};
 
 /// A claim about a run so far: what is wrong, if anything is.
@@ -27,7 +27,7 @@ impl Default for Checks<'_> {
     }
 }
 
-impl World<'_> {
+impl RequestWorld<'_> {
     pub(super) fn check(&self) -> Result<(), Claim> {
         let live = self.requests.len() as u64;
         if self.offered != self.ended + live {

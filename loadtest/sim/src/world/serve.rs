@@ -8,8 +8,8 @@ use policy::{
     moment::Moment,
 };
 
-use super::{Event, World};
-use crate::{claims::Claim, fleet::Fleet};
+use super::{Event, RequestWorld};
+use crate::{claims::Claim, fleet::SimFleet};
 
 /// The most batches a replica has at once: one that runs and one that waits.
 const MOST_BATCHES: usize = 2;
@@ -18,7 +18,7 @@ const MOST_BATCHES: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Slice {
     members: Vec<usize>,
-    lanes: Vec<Lane>,
+    processes: Vec<Process>,
     busy: u32,
     /// When it was last idle.
     busy_since: Moment,
@@ -28,7 +28,7 @@ pub(super) struct Slice {
 
 /// One process: its batches run one at a time, in the order they came.
 #[derive(Debug, Default)]
-struct Lane {
+struct Process {
     /// The replicas in it.
     members: Vec<usize>,
     /// The replica whose batch runs.
@@ -50,7 +50,7 @@ impl Slice {
 }
 
 /// Every slice of every GPU, idle.
-pub(super) fn slices(fleet: &Fleet) -> Vec<Vec<Slice>> {
+pub(super) fn slices(fleet: &SimFleet) -> Vec<Vec<Slice>> {
     let gpu = |geometry: &Geometry| {
         let whole = f64::from(geometry.kind().compute_slices);
         let part = |position: &Position| f64::from(position.profile().compute_slices) / whole;
@@ -61,10 +61,10 @@ pub(super) fn slices(fleet: &Fleet) -> Vec<Vec<Slice>> {
     for (index, replica) in fleet.replicas.iter().enumerate() {
         let slice = &mut slices[replica.gpu][replica.slice];
         slice.members.push(index);
-        if slice.lanes.len() <= replica.lane {
-            slice.lanes.resize_with(replica.lane + 1, Lane::default);
+        if slice.processes.len() <= replica.process {
+            slice.processes.resize_with(replica.process + 1, Process::default);
         }
-        slice.lanes[replica.lane].members.push(index);
+        slice.processes[replica.process].members.push(index);
     }
     slices
 }
@@ -138,7 +138,7 @@ impl Running {
     }
 }
 
-impl World<'_> {
+impl RequestWorld<'_> {
     /// Brings a replica into rotation, as its worker reports it.
     pub(super) fn join(&mut self, replica: usize) -> Result<(), Claim> {
         let spec = &self.fleet.replicas[replica];
@@ -183,7 +183,7 @@ impl World<'_> {
         }
         let ends = batch.ends;
         self.replicas[replica].waiting.push_back(batch);
-        self.lane(replica).queue.push_back(replica);
+        self.process(replica).queue.push_back(replica);
         self.others_step_aside(replica, ends);
         self.go_on(replica, self.now + self.network);
         Ok(())
@@ -191,23 +191,23 @@ impl World<'_> {
 
     /// The replicas in the process of `replica`.
     pub(super) fn sharing(&mut self, replica: usize) -> &[usize] {
-        &self.lane(replica).members
+        &self.process(replica).members
     }
 
     /// The process a replica is in.
-    fn lane(&mut self, replica: usize) -> &mut Lane {
+    fn process(&mut self, replica: usize) -> &mut Process {
         let spec = &self.fleet.replicas[replica];
-        &mut self.slices[spec.gpu][spec.slice].lanes[spec.lane]
+        &mut self.slices[spec.gpu][spec.slice].processes[spec.process]
     }
 
     /// Lets the process of `beside` begin with the next batch that waits there, unless it is at one.
     fn go_on(&mut self, beside: usize, at: Moment) {
-        while self.lane(beside).running.is_none()
-            && let Some(next) = self.lane(beside).queue.pop_front()
+        while self.process(beside).running.is_none()
+            && let Some(next) = self.process(beside).queue.pop_front()
         {
             // A batch that was called off left its place behind.
             if let Some(batch) = self.replicas[next].waiting.pop_front() {
-                self.lane(beside).running = Some(next);
+                self.process(beside).running = Some(next);
                 self.begin(next, batch, at);
             }
         }
@@ -223,8 +223,8 @@ impl World<'_> {
         let running = &mut self.replicas[replica];
         running.current = Some(batch);
         running.progress = Progress { left: 1.0, as_of: at, slower };
-        if let Some(felt) = &mut self.felt {
-            felt.turn(replica, true, self.now);
+        if let Some(slowdowns) = &mut self.slowdowns {
+            slowdowns.turn(replica, true, self.now);
         }
         self.crowd(replica, |busy| busy + 1);
     }
@@ -277,7 +277,7 @@ impl World<'_> {
         running.returning.push_back(batch);
         self.feel(replica, slower);
         self.crowd(replica, |busy| busy - 1);
-        self.lane(replica).running = None;
+        self.process(replica).running = None;
         self.go_on(replica, self.now);
         let (epoch, network) = (self.replicas[replica].epoch, self.network);
         if network.is_zero() {
@@ -353,7 +353,7 @@ impl World<'_> {
         running.returning.clear();
         if running.current.take().is_some() {
             self.crowd(replica, |busy| busy - 1);
-            self.lane(replica).running = None;
+            self.process(replica).running = None;
             self.go_on(replica, self.now);
         }
         let model = self.fleet.replicas[replica].model;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use policy::{dispatch::longest_turn, moment::Moment};
 
-use super::World;
+use super::RequestWorld;
 use crate::claims::Claim;
 
-impl World<'_> {
+impl RequestWorld<'_> {
     /// The longest turn in the process of `replica`, if it is shared.
     pub(super) fn longest_turn(&mut self, replica: usize) -> Option<Duration> {
         let fleet = self.fleet;

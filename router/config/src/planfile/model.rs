@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use policy::{
-    interference::Load,
+    interference::Draw,
     plan::{Measured, Model, Row},
 };
 use toml::{Spanned, de::DeValue};
@@ -56,7 +56,7 @@ pub(super) fn read(
     let (replicas_min, replicas_max) =
         replicas.map_or((1, u32::MAX), |section| replica_limits(section, place, notes));
     let draws = section.section("draws", "draws = { power = 0.8 }", notes);
-    let load = draws.map_or_else(Load::default, |section| load(section, notes));
+    let load = draws.map_or_else(Draw::default, |section| load(section, notes));
     section.leave(&ROUTERS);
     section.finish(notes);
 
@@ -148,7 +148,7 @@ fn demand_rps(given: &At<f64>, notes: &mut Notes<'_>) -> Option<f64> {
 }
 
 /// What a model asks, when busy, of what slices share.
-fn load(mut section: Section<'_>, notes: &mut Notes<'_>) -> Load {
+fn load(mut section: Section<'_>, notes: &mut Notes<'_>) -> Draw {
     let mut part = |key: &'static str, most: f64| {
         let given: Option<At<f64>> = section.get(key, notes);
         let At { value, place } = given?;
@@ -161,7 +161,7 @@ fn load(mut section: Section<'_>, notes: &mut Notes<'_>) -> Load {
     let (power, bandwidth, pcie) = (part("power", 4.0), part("bandwidth", 1.0), part("pcie", 1.0));
     section.finish(notes);
     let known = |part: Option<f64>| part.unwrap_or(0.0);
-    Load { power: known(power), bandwidth: known(bandwidth), pcie: known(pcie) }
+    Draw { power: known(power), bandwidth: known(bandwidth), pcie: known(pcie) }
 }
 
 /// Unlike a router's, `max` is open unless given: how many there are is the question.

@@ -10,13 +10,12 @@
 
 use std::time::Duration;
 
-use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, revoke};
+use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, replica::Replica, revoke};
 use crate::{
     latency::Latency,
     moment::Moment,
-    queue::{Standing, Waiting},
+    queue::{Priority, Waiting},
     rate::Kind,
-    replica::Replica,
     scarcity,
 };
 
@@ -69,7 +68,7 @@ impl Dispatch {
         if self.replicas.iter().all(|replica| replica.draining) {
             return Err(Refusal::NoReplica);
         }
-        let count = self.lanes.len();
+        let count = self.queues.len();
         if count >= QUEUE_BOUND {
             return Err(Refusal::Full { waiting: count });
         }
@@ -78,18 +77,18 @@ impl Dispatch {
         }
         let scarce = self.is_scarce(now);
         let beyond_share =
-            scarce && waiting.standing == Standing::Normal && self.shares.is_beyond(waiting.tenant);
-        if waiting.standing != Standing::Low && !beyond_share {
+            scarce && waiting.priority == Priority::Normal && self.shares.is_beyond(waiting.tenant);
+        if waiting.priority != Priority::Low && !beyond_share {
             self.demand.add(Kind::Open, waiting.rows, now);
         }
         // To those who are protected it is not: others make way.
-        let protected = waiting.standing == Standing::Protected;
+        let protected = waiting.priority == Priority::Protected;
         let prediction = self.predict(key, waiting, now, scarce && !protected);
         let in_time = prediction.in_time;
-        let welcome = match waiting.standing {
-            Standing::Low => in_time && self.has_room_for_low(now),
-            Standing::Normal => in_time && !beyond_share,
-            Standing::Protected => in_time,
+        let welcome = match waiting.priority {
+            Priority::Low => in_time && self.has_room_for_low(now),
+            Priority::Normal => in_time && !beyond_share,
+            Priority::Protected => in_time,
         };
         if welcome {
             if scarce && protected {
@@ -122,7 +121,7 @@ impl Dispatch {
     pub(super) fn appraise(&mut self, index: usize, now: Moment) {
         let allowed = self.allowed();
         // Each shape has its turn, and the replicas take turns.
-        let shapes = self.lanes.iter().count().max(1) as f64;
+        let shapes = self.queues.iter().count().max(1) as f64;
         let turns = shapes / self.in_rotation().count().max(1) as f64;
         self.replicas[index].appraise(allowed, turns, self.rule.guard());
         if self.rule.predicts() && self.is_scarce(now) {
@@ -189,19 +188,19 @@ impl Dispatch {
     ) -> Work {
         let cap = u64::from(self.cap(replica));
         let mut work = Work::default();
-        for (index, lane) in self.lanes.iter() {
-            let lost = passed_over.map_or(0, |deadline| lane.main.rows_due_by(deadline));
-            let (due, all) = match waiting.standing {
-                Standing::Low => {
-                    let rows = lane.interactive_rows() + lane.low.rows_due_by(waiting.deadline);
+        for (index, queue) in self.queues.iter() {
+            let lost = passed_over.map_or(0, |deadline| queue.main.rows_due_by(deadline));
+            let (due, all) = match waiting.priority {
+                Priority::Low => {
+                    let rows = queue.interactive_rows() + queue.low.rows_due_by(waiting.deadline);
                     (rows, rows)
                 }
-                Standing::Normal => {
-                    let due = lane.main.rows_due_by(waiting.deadline);
-                    (lane.protected.rows() + due, lane.interactive_rows())
+                Priority::Normal => {
+                    let due = queue.main.rows_due_by(waiting.deadline);
+                    (queue.protected.rows() + due, queue.interactive_rows())
                 }
-                Standing::Protected => {
-                    (lane.protected.rows_due_by(waiting.deadline), lane.interactive_rows())
+                Priority::Protected => {
+                    (queue.protected.rows_due_by(waiting.deadline), queue.interactive_rows())
                 }
             };
             let due = due.saturating_sub(lost);
@@ -245,16 +244,16 @@ impl Dispatch {
         let Some((replica, start)) = self.soonest(waiting.rows, now) else { return };
         let cap = self.cap(replica);
         let takes = replica.latency.mean(cap);
-        let count = self.lanes.len();
-        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let count = self.queues.len();
+        let Some(queue) = self.queues.get_mut(key) else { return };
         let due = waiting.deadline;
-        let ahead = lane.protected.rows_due_by(due) + lane.main.rows_due_by(due);
+        let ahead = queue.protected.rows_due_by(due) + queue.main.rows_due_by(due);
         let rows = u64::from(waiting.rows);
         let mut excess = (ahead + rows).saturating_sub(u64::from(cap)).min(rows);
-        let mut place = lane.main.due_by(due);
+        let mut place = queue.main.due_by(due);
         while excess > 0 && place > 0 {
             place -= 1;
-            let Some(victim) = lane.main.remove_at(place) else { return };
+            let Some(victim) = queue.main.remove_at(place) else { return };
             excess = excess.saturating_sub(u64::from(victim.rows));
             let why = Refusal::Overloaded {
                 waiting: count,

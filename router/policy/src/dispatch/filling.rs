@@ -7,7 +7,7 @@
 use super::{Dispatch, Effect, forming::Cut};
 use crate::{
     moment::Moment,
-    queue::{Standing, Waiting},
+    queue::{Priority, Waiting},
     rule::{Fit, View},
 };
 
@@ -66,10 +66,10 @@ impl Dispatch {
         now: Moment,
         effects: &mut Vec<Effect>,
     ) {
-        let view = self.view(cut.key, cut.taker, Standing::Normal, now);
+        let view = self.view(cut.key, cut.taker, Priority::Normal, now);
         let cap = self.rule.cap(view.latency, view.limit);
         let Joining { skip, fit } = joining(&view, Held::by(taken), cap);
-        let line = self.line_mut(cut.key, Standing::Normal);
+        let line = self.line_mut(cut.key, Priority::Normal);
         let skipped: Vec<Waiting> = line.take(skip).collect();
         taken.extend(line.take(fit.count));
         self.pass_over(skipped, cut, now, effects);
@@ -80,8 +80,8 @@ impl Dispatch {
         let replica = &self.replicas[cut.taker];
         let cap = self.cap(replica);
         let mut held = Held::by(taken);
-        let Some(lane) = self.lanes.get_mut(cut.key) else { return };
-        while let Some(head) = lane.low.head() {
+        let Some(queue) = self.queues.get_mut(cut.key) else { return };
+        while let Some(head) = queue.low.head() {
             held.company = held.company.min(head.company as usize);
             held.due = held.due.min(head.deadline);
             held.rows = held.rows.saturating_add(head.rows);
@@ -89,7 +89,7 @@ impl Dispatch {
             if held.rows > cap || taken.len() >= held.company || done_at > held.due {
                 break;
             }
-            taken.extend(lane.low.remove_at(0));
+            taken.extend(queue.low.remove_at(0));
         }
     }
 }

@@ -6,12 +6,12 @@ use super::{Batch, ClosedBy, Dispatch, Effect, GRACE, Refusal, revoke};
 use crate::{
     inflight::{Departure, Flight},
     moment::Moment,
-    queue::{Lane, Line, Standing, Waiting},
+    queue::{Line, Priority, Queue, Waiting},
     rule::{Bound, Decision, View},
 };
 
-/// Which lane is served first: by the highest standing in it, then by deadline, then by key.
-type Urgency = (Reverse<Standing>, Moment, usize);
+/// Which queue is served first: by the highest priority in it, then by deadline, then by key.
+type Urgency = (Reverse<Priority>, Moment, usize);
 
 /// Which replica is given a batch first: by the end of a batch of one row, then by its place.
 type Nearness = (Moment, usize);
@@ -21,7 +21,7 @@ type Nearness = (Moment, usize);
 pub(super) struct Cut {
     pub(super) taker: usize,
     pub(super) key: usize,
-    leads: Standing,
+    leads: Priority,
     skip: usize,
     take: usize,
     drop_skipped: bool,
@@ -45,13 +45,13 @@ impl Dispatch {
                 Err(ask_again) => break ask_again,
             }
         };
-        self.lanes.tidy();
+        self.queues.tidy();
         self.wakes_at = self.next_event(now).min(ask_again);
     }
 
     /// Answers those whose deadline has come, on replicas too.
     fn expire(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        self.lanes.shed(
+        self.queues.shed(
             |head| head.deadline <= now,
             |late| {
                 revoke(&mut self.shares, &late);
@@ -70,15 +70,15 @@ impl Dispatch {
 
     /// Refuses those at the head that no replica can finish in time even alone.
     fn shed_hopeless(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        if self.lanes.is_empty() {
+        if self.queues.is_empty() {
             return;
         }
         // The lines are taken out to be changed while the replicas are asked.
-        let mut lanes = std::mem::take(&mut self.lanes);
+        let mut queues = std::mem::take(&mut self.queues);
         let mut shares = std::mem::take(&mut self.shares);
         let least = |head: &Waiting| self.soonest_finish(head.rows, now).unwrap_or(Moment::NEVER);
-        let count = lanes.len();
-        lanes.shed(
+        let count = queues.len();
+        queues.shed(
             |head| least(head) + self.settings.margin > head.deadline,
             |lost| {
                 let why = Refusal::Overloaded {
@@ -89,18 +89,18 @@ impl Dispatch {
                 effects.push(Effect::Refuse { id: revoke(&mut shares, &lost), why });
             },
         );
-        self.lanes = lanes;
+        self.queues = queues;
         self.shares = shares;
     }
 
     /// The next batch, or when to ask again if none is to be sent now.
     ///
-    /// Lanes are tried by urgency and replicas by nearness, until a rule would send.
+    /// Queues are tried by urgency and replicas by nearness, until a rule would send.
     fn choose(&self, now: Moment) -> Result<Cut, Moment> {
         let mut ask_again = Moment::NEVER;
-        let mut lane = None;
-        while let Some(urgency) = self.next_lane(lane) {
-            lane = Some(urgency);
+        let mut queue = None;
+        while let Some(urgency) = self.next_queue(queue) {
+            queue = Some(urgency);
             let mut taker = None;
             while let Some(nearness) = self.next_taker(taker, now) {
                 taker = Some(nearness);
@@ -126,14 +126,14 @@ impl Dispatch {
         if cut.bound == Bound::Limit || !replica.running.as_ref().is_some_and(brief) {
             return false;
         }
-        let members = self.lane(cut.key).of(cut.leads).iter().skip(cut.skip).take(cut.take);
+        let members = self.queue(cut.key).of(cut.leads).iter().skip(cut.skip).take(cut.take);
         members.map(|waiting| waiting.rows).sum::<u32>() < self.cap(replica)
     }
 
-    /// The batch for `taker` out of the lane of `key`, or when to ask again.
+    /// The batch for `taker` out of the queue of `key`, or when to ask again.
     fn cut(&self, key: usize, taker: usize, now: Moment) -> Result<Cut, Moment> {
         let mut ask_again = Moment::NEVER;
-        for leads in self.lane(key).leaders() {
+        for leads in self.queue(key).leaders() {
             match self.rule.decide(&self.view(key, taker, leads, now)) {
                 Decision::Wait { until } => ask_again = ask_again.min(until),
                 Decision::Send { skip, take, drop_skipped, bound } => {
@@ -144,27 +144,27 @@ impl Dispatch {
         Err(ask_again)
     }
 
-    /// What there is to know for a batch of those of `standing` in the lane of `key`.
+    /// What there is to know for a batch of those of `priority` in the queue of `key`.
     ///
     /// To those who are protected capacity is never scarce: the others make way.
     pub(super) fn view(
         &self,
         key: usize,
         taker: usize,
-        standing: Standing,
+        priority: Priority,
         now: Moment,
     ) -> View<'_> {
         let replica = &self.replicas[taker];
         View {
             now,
             start: replica.free_at(now),
-            line: self.lane(key).of(standing),
+            line: self.queue(key).of(priority),
             limit: self.limit(replica),
             latency: &replica.latency,
             objective: self.settings.objective,
             margin: self.settings.margin,
             replicas: self.in_rotation().count() as u32,
-            scarce: standing != Standing::Protected && self.is_scarce(now),
+            scarce: priority != Priority::Protected && self.is_scarce(now),
             caution: replica.plan.caution,
         }
     }
@@ -172,7 +172,7 @@ impl Dispatch {
     fn form(&mut self, cut: Cut, now: Moment, effects: &mut Vec<Effect>) {
         let start = self.replicas[cut.taker].free_at(now);
         let mut taken = self.take(cut, now, effects);
-        if cut.leads == Standing::Protected {
+        if cut.leads == Priority::Protected {
             self.fill_with_others(&mut taken, cut, now, effects);
         }
         let cap = self.cap(&self.replicas[cut.taker]);
@@ -196,7 +196,7 @@ impl Dispatch {
         self.replicas[cut.taker].send(flight, now);
     }
 
-    /// Takes the chosen requests out of their lane.
+    /// Takes the chosen requests out of their queue.
     fn take(&mut self, cut: Cut, now: Moment, effects: &mut Vec<Effect>) -> Vec<Waiting> {
         let line = self.line_mut(cut.key, cut.leads);
         let skipped: Vec<Waiting> = line.take(cut.skip).collect();
@@ -219,14 +219,14 @@ impl Dispatch {
         if skipped.is_empty() {
             return;
         }
-        let count = self.lanes.len();
+        let count = self.queues.len();
         let start = self.replicas[cut.taker].free_at(now);
         let retry_after = self.soonest(1, now).map_or(now, |(_, start)| start).since(now);
         for waiting in skipped {
             let takes = self.replicas[cut.taker].latency.low(waiting.rows);
             let done_at = start + takes + self.settings.margin;
             if !cut.drop_skipped || done_at > waiting.deadline {
-                self.lanes.insert(cut.key, waiting);
+                self.queues.insert(cut.key, waiting);
                 continue;
             }
             let predicted = done_at.since(waiting.arrived);
@@ -235,24 +235,24 @@ impl Dispatch {
         }
     }
 
-    fn lane(&self, key: usize) -> &Lane {
-        self.lanes.get(key).expect("a lane that was just found")
+    fn queue(&self, key: usize) -> &Queue {
+        self.queues.get(key).expect("a queue that was just found")
     }
 
-    pub(super) fn line_mut(&mut self, key: usize, standing: Standing) -> &mut Line {
-        self.lanes.get_mut(key).expect("a lane that was just found").line(standing)
+    pub(super) fn line_mut(&mut self, key: usize, priority: Priority) -> &mut Line {
+        self.queues.get_mut(key).expect("a queue that was just found").line(priority)
     }
 
     fn describe(&self, cut: Cut, flight: &Flight) -> Batch {
         let replica = &self.replicas[cut.taker];
-        let others = cut.leads == Standing::Protected && !self.lane(cut.key).main.is_empty();
+        let others = cut.leads == Priority::Protected && !self.queue(cut.key).main.is_empty();
         let closed_by = match cut.bound {
             Bound::Limit => ClosedBy::Full,
             Bound::Deadline | Bound::Waiting if flight.full => ClosedBy::Full,
             Bound::Deadline => ClosedBy::Deadline,
             Bound::Waiting if others => ClosedBy::Deadline,
             Bound::Waiting
-                if self.lanes.iter().any(|(key, lane)| key != cut.key && !lane.is_empty()) =>
+                if self.queues.iter().any(|(key, queue)| key != cut.key && !queue.is_empty()) =>
             {
                 ClosedBy::Shape
             }
@@ -268,13 +268,13 @@ impl Dispatch {
         }
     }
 
-    /// The first lane after `last` in order of urgency.
-    fn next_lane(&self, last: Option<Urgency>) -> Option<Urgency> {
-        self.lanes
+    /// The first queue after `last` in order of urgency.
+    fn next_queue(&self, last: Option<Urgency>) -> Option<Urgency> {
+        self.queues
             .iter()
-            .filter_map(|(key, lane)| {
-                let leads = lane.leaders().next()?;
-                Some((Reverse(leads), lane.of(leads).head()?.deadline, key))
+            .filter_map(|(key, queue)| {
+                let leads = queue.leaders().next()?;
+                Some((Reverse(leads), queue.of(leads).head()?.deadline, key))
             })
             .filter(|urgency| last.is_none_or(|last| *urgency > last))
             .min()
@@ -294,7 +294,7 @@ impl Dispatch {
     /// When something will happen by itself: an expiry, a lost cause, a replica about to be free.
     fn next_event(&self, now: Moment) -> Moment {
         let mut soonest = Moment::NEVER;
-        let lines = self.lanes.iter().flat_map(|(_, lane)| lane.lines());
+        let lines = self.queues.iter().flat_map(|(_, queue)| queue.lines());
         for head in lines.filter_map(|line| line.head()) {
             soonest = soonest.min(self.last_call(head, now));
         }
@@ -305,7 +305,7 @@ impl Dispatch {
             if let Some(running) = &replica.running {
                 soonest = soonest.min(self.doubts_at(running));
             }
-            if !self.lanes.is_empty() {
+            if !self.queues.is_empty() {
                 soonest = soonest
                     .min(replica.turns_free(now, self.settings.lead).unwrap_or(Moment::NEVER));
             }

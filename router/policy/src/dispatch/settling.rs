@@ -90,7 +90,7 @@ impl Dispatch {
                 .soonest_finish(again.rows, now)
                 .is_some_and(|finish| finish <= again.deadline && again.deadline > now);
             if hopeful && again.strikes < STRIKES_OUT {
-                self.lanes.insert(flight.key, again);
+                self.queues.insert(flight.key, again);
             } else {
                 effects.push(Effect::Fail { id: waiting.id });
             }
@@ -111,6 +111,6 @@ impl Dispatch {
     /// Turns away all who wait, because nobody is there to serve them.
     pub(super) fn refuse_all(&mut self, effects: &mut Vec<Effect>) {
         let why = Refusal::NoReplica;
-        self.lanes.shed(|_| true, |lost| effects.push(Effect::Refuse { id: lost.id, why }));
+        self.queues.shed(|_| true, |lost| effects.push(Effect::Refuse { id: lost.id, why }));
     }
 }

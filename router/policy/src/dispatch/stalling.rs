@@ -89,7 +89,7 @@ impl Dispatch {
         for one in &moving {
             flight.move_away(one.id);
             let again = Waiting { strikes: one.strikes + strikes, ..*one };
-            self.lanes.insert(flight.key, again);
+            self.queues.insert(flight.key, again);
         }
         moving.iter().map(|one| one.id).collect()
     }

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use super::{Dispatch, Effect};
-use crate::{moment::Moment, replica::Turn};
+use super::{Dispatch, Effect, replica::Turn};
+use crate::moment::Moment;
 
 /// How long a round of the longest turns is, in terms of the tightest objective.
 ///
@@ -51,7 +51,7 @@ impl Dispatch {
             turn @ (Turn::Free | Turn::Elsewhere { .. }) => *turn = Turn::Elsewhere { until },
         }
         let comes_at = self.replicas[index].turn_comes_at().unwrap_or(Moment::NEVER);
-        if !self.lanes.is_empty() {
+        if !self.queues.is_empty() {
             self.wakes_at = self.wakes_at.min(comes_at);
         }
     }
@@ -76,11 +76,11 @@ impl Dispatch {
         let Some(index) = self.replica(id) else { return f64::INFINITY };
         let replica = &self.replicas[index];
         let objective = self.settings.objective.as_secs_f64();
-        let lanes = self.lanes.iter().filter(|(_, lane)| !lane.is_empty());
-        let each = lanes.map(|(_, lane)| match lane.interactive_due() {
+        let queues = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
+        let each = queues.map(|(_, queue)| match queue.interactive_due() {
             None => 1.0,
             Some(due) => {
-                let waiting = u32::try_from(lane.interactive_rows()).unwrap_or(u32::MAX);
+                let waiting = u32::try_from(queue.interactive_rows()).unwrap_or(u32::MAX);
                 let takes = replica.latency.mean(waiting.min(self.cap(replica)).max(1));
                 let start = due - self.settings.margin - takes;
                 start.since(now).as_secs_f64() / objective

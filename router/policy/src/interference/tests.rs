@@ -1,9 +1,9 @@
 use super::*;
 
-const INFERENCE: Load = Load { power: 0.75, bandwidth: 1.0, pcie: 0.01 };
-const TRAINING: Load = Load { power: 1.15, bandwidth: 1.0, pcie: 0.03 };
+const INFERENCE: Draw = Draw { power: 0.75, bandwidth: 1.0, pcie: 0.01 };
+const TRAINING: Draw = Draw { power: 1.15, bandwidth: 1.0, pcie: 0.03 };
 
-fn runner(model: u32, load: Load) -> Runner {
+fn runner(model: u32, load: Draw) -> Runner {
     Runner { model, compute: 1.0 / 7.0, busy: 1.0, load }
 }
 
@@ -32,12 +32,12 @@ fn alone_nothing_is_slower() {
 #[test]
 fn each_neighbour_makes_it_worse_and_power_over_the_limit_much_worse() {
     let own = runner(0, INFERENCE);
-    let beside = |load: Load, count: usize| predicted(own, &vec![runner(1, load); count]);
+    let beside = |load: Draw, count: usize| predicted(own, &vec![runner(1, load); count]);
     let calm: Vec<f64> = (0..=6).map(|count| beside(INFERENCE, count)).collect();
     assert!(calm.is_sorted(), "{calm:?}");
     assert!(calm[6] < 1.03, "{calm:?}");
     assert!(beside(TRAINING, 6) > calm[6] + 0.03, "{}", beside(TRAINING, 6));
-    let hungry = Load { pcie: 0.3, ..INFERENCE };
+    let hungry = Draw { pcie: 0.3, ..INFERENCE };
     assert!(beside(hungry, 6) > 1.5, "{}", beside(hungry, 6));
 }
 

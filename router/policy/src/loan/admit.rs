@@ -7,7 +7,7 @@ use crate::moment::Moment;
 
 /// What a submission is held against.
 #[derive(Clone, Copy, Debug)]
-pub struct Fleet<'a> {
+pub struct Offer<'a> {
     /// The present.
     pub now: Moment,
     /// Every slice there is, lent or not.
@@ -77,29 +77,29 @@ pub enum Refused {
 }
 
 /// Whether a job may be queued, and what must then happen.
-pub fn admit(ask: &Ask, fleet: &Fleet<'_>) -> Result<Admitted, Refused> {
+pub fn admit(ask: &Ask, offer: &Offer<'_>) -> Result<Admitted, Refused> {
     if ask.least == 0 || ask.most < ask.least {
         return Err(Refused::BadCount { least: ask.least, most: ask.most });
     }
-    sized(ask, fleet)?;
-    if let Some(tenant) = fleet.tenants.get(ask.tenant)
+    sized(ask, offer)?;
+    if let Some(tenant) = offer.tenants.get(ask.tenant)
         && ask.least > tenant.quota
     {
         return Err(Refused::Quota { asked: ask.least, quota: tenant.quota });
     }
     match ask.deadline {
-        Some(deadline) => in_time(ask, deadline, fleet),
+        Some(deadline) => in_time(ask, deadline, offer),
         None => Ok(Admitted { start_by: None }),
     }
 }
 
-fn sized(ask: &Ask, fleet: &Fleet<'_>) -> Result<(), Refused> {
-    let large = || fleet.slices.iter().filter(|slice| slice.compute >= ask.compute);
+fn sized(ask: &Ask, offer: &Offer<'_>) -> Result<(), Refused> {
+    let large = || offer.slices.iter().filter(|slice| slice.compute >= ask.compute);
     let suited = large().filter(|slice| ask.suits(slice)).count();
     let exist = u32::try_from(suited).unwrap_or(u32::MAX);
     let bare = Ask { memory_mib: 0, ..*ask };
     let enough_without =
-        fleet.slices.iter().filter(|slice| bare.suits(slice)).count() >= ask.least as usize;
+        offer.slices.iter().filter(|slice| bare.suits(slice)).count() >= ask.least as usize;
     if exist == 0 && enough_without {
         let room = |slice: &Slice| slice.memory_mib - slice.memory_mib / 20;
         let largest_mib = large().map(room).max().unwrap_or(0);
@@ -113,9 +113,9 @@ fn sized(ask: &Ask, fleet: &Fleet<'_>) -> Result<(), Refused> {
 
 /// By the demand of all deadlines up to each: what is promised until then must fit in the slices
 /// that can be counted on.
-fn in_time(ask: &Ask, deadline: Moment, fleet: &Fleet<'_>) -> Result<Admitted, Refused> {
+fn in_time(ask: &Ask, deadline: Moment, offer: &Offer<'_>) -> Result<Admitted, Refused> {
     let takes = ask.takes.ok_or(Refused::UnknownLength)?;
-    let left = deadline.since(fleet.now);
+    let left = deadline.since(offer.now);
     let faster = gang_speed(ask.most, 1.0) / gang_speed(ask.least, 1.0);
     let quickest = takes.div_f64(faster.max(1.0));
     if quickest > left {
@@ -123,7 +123,7 @@ fn in_time(ask: &Ask, deadline: Moment, fleet: &Fleet<'_>) -> Result<Admitted, R
     }
     let work = |least: u32, takes: Duration| f64::from(least) * takes.as_secs_f64();
     let mut promises = vec![(deadline, work(ask.least, takes))];
-    for job in fleet.jobs {
+    for job in offer.jobs {
         if let (Some(deadline), Some(remaining)) = (job.ask.deadline, job.remaining()) {
             promises.push((deadline, work(job.ask.least, remaining)));
         }
@@ -132,7 +132,7 @@ fn in_time(ask: &Ask, deadline: Moment, fleet: &Fleet<'_>) -> Result<Admitted, R
     let mut promised = 0.0;
     for (until, work) in promises {
         promised += work;
-        let dependable = f64::from(fleet.dependable) * until.since(fleet.now).as_secs_f64();
+        let dependable = f64::from(offer.dependable) * until.since(offer.now).as_secs_f64();
         // Those due before it were promised without it and stay as they are.
         if until >= deadline && promised > dependable {
             let (promised_s, dependable_s) = (promised.ceil() as u64, dependable as u64);

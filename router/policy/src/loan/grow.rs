@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Act, desk::Desk, reserve::Reservation, speed::gang_speed};
+use super::{Act, free_slices::Desk, reserve::Reservation, speed::gang_speed};
 
 /// How far a gain is looked ahead: what is lent now may be wanted back later.
 const HORIZON: Duration = Duration::from_secs(600);

@@ -1,6 +1,6 @@
 //! Which idle slices may be lent.
 
-use super::{Held, Slice, World};
+use super::{Held, LoanWorld, Slice};
 
 /// How much is lent, and who gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Loaning {
     }
 
     /// Compute slices that must stay idle; nothing is lent beyond it.
-    pub(super) fn kept(self, world: &World<'_>) -> u32 {
+    pub(super) fn kept(self, world: &LoanWorld<'_>) -> u32 {
         match self {
             Self::None => u32::MAX,
             Self::Aryl => world.keep.reserve,

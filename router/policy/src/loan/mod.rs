@@ -6,8 +6,9 @@
 //! still being given back is promised them again, because it is still first in the order.
 
 mod admit;
-mod desk;
+mod fair_shares;
 mod fit;
+mod free_slices;
 mod grow;
 mod job;
 mod lend;
@@ -18,7 +19,6 @@ mod room;
 mod schedule;
 mod share;
 mod speed;
-mod standing;
 mod throttle;
 mod why;
 
@@ -30,7 +30,7 @@ use std::time::Duration;
 use crate::moment::Moment;
 
 pub use self::{
-    admit::{Admitted, Fleet, Refused, admit},
+    admit::{Admitted, Offer, Refused, admit},
     job::{Ask, Class, Job, JobId, Phase, has_room},
     lend::Loaning,
     order::{History, Order},
@@ -41,7 +41,7 @@ pub use self::{
     why::{Start, Stop, Wait, Why},
 };
 
-use self::desk::Desk;
+use self::free_slices::Desk;
 
 /// A slice that could be lent, or is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +113,7 @@ pub struct Wanted {
 
 /// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
+pub struct LoanWorld<'a> {
     /// The present.
     pub now: Moment,
     /// Every slice that inference does not exclude from lending; decisions name them by index.
@@ -247,7 +247,7 @@ pub struct Decisions {
 }
 
 /// What to do now.
-pub fn decide(world: &World<'_>, rules: &Rules) -> Decisions {
+pub fn decide(world: &LoanWorld<'_>, rules: &Rules) -> Decisions {
     let mut desk = Desk::new(world, rules);
     reclaim::run(&mut desk);
     let head = schedule::run(&mut desk);

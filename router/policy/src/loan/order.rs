@@ -4,22 +4,22 @@
 //! it on the same jobs, and can be chosen in the configuration.
 
 mod attained;
+mod deficit;
 mod fifo;
 mod gittins;
-mod knowing;
-mod owed;
+mod told_length;
 
 use std::{cmp::Ordering, fmt};
 
-use super::{Job, World};
+use super::{Job, LoanWorld};
 use crate::moment::Moment;
 
 pub use self::{
     attained::{Elas, Las},
+    deficit::{Ftf, Ltgf},
     fifo::{Backfill, Fifo},
     gittins::{Gittins, History},
-    knowing::{Deadline, Srtf},
-    owed::{Ftf, Ltgf},
+    told_length::{Deadline, Srtf},
 };
 
 /// An order by which jobs get slices.
@@ -28,7 +28,7 @@ pub trait Order: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Where `job` stands.
-    fn rank(&self, job: &Job, world: &World<'_>) -> Rank;
+    fn rank(&self, job: &Job, world: &LoanWorld<'_>) -> Rank;
 
     /// Whether a running job is stopped for one of a better band.
     fn preempts(&self) -> bool {
@@ -99,7 +99,7 @@ pub(super) struct Place {
 const TENANT_STEP: f64 = 0.05;
 
 impl Place {
-    pub(super) fn of(job: &Job, world: &World<'_>, rules: &super::Rules) -> Self {
+    pub(super) fn of(job: &Job, world: &LoanWorld<'_>, rules: &super::Rules) -> Self {
         let tenant = world.tenants.get(job.ask.tenant).filter(|_| rules.divides_by_tenant());
         let ran = job.ran.as_secs_f64();
         let starving = job.waited(world.now).filter(|waited| {

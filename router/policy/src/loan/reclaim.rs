@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Job, Loaning, Phase, Rules, Stop, desk::Desk};
+use super::{Job, Loaning, Phase, Rules, Stop, free_slices::Desk};
 use crate::moment::Moment;
 
 /// How late the next decision may be.

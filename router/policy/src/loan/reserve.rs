@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{JobId, desk::Desk};
+use super::{JobId, free_slices::Desk};
 use crate::moment::Moment;
 
 /// What is kept for the first job that could not start.
@@ -104,10 +104,10 @@ pub(super) fn yields_to(desk: &Desk<'_>, job: usize, other: usize) -> bool {
     let jobs = desk.world.jobs;
     let gang = jobs[other].ask.least > 1;
     desk.rules.order.preempts()
-        && match &desk.standing {
-            Some(standing) if jobs[job].ask.tenant != jobs[other].ask.tenant => {
+        && match &desk.fair_shares {
+            Some(fair_shares) if jobs[job].ask.tenant != jobs[other].ask.tenant => {
                 first.is_starving() && !place.is_starving()
-                    || standing.moves_nearer(desk, job, other)
+                    || fair_shares.moves_nearer(desk, job, other)
             }
             Some(_) | None => first.outranks(place) || gang && first.cmp(place).is_lt(),
         }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Stop, desk::Desk, reserve::yields_to};
+use super::{Stop, free_slices::Desk, reserve::yields_to};
 
 /// The running jobs that may be told to make room.
 pub(super) struct Makers {

@@ -1,7 +1,8 @@
 //! Who starts, and who waits for what.
 
 use super::{
-    Act, Ask, Loaning, Phase, Start, Wait, Why, desk::Desk, reserve::Reservation, room::Makers,
+    Act, Ask, Loaning, Phase, Start, Wait, Why, free_slices::Desk, reserve::Reservation,
+    room::Makers,
 };
 use crate::moment::Moment;
 

@@ -99,7 +99,7 @@ impl Scene {
     }
 
     fn decide(&self) -> Decisions {
-        let world = World {
+        let world = LoanWorld {
             now: self.now,
             slices: &self.slices,
             jobs: &self.jobs,

@@ -7,7 +7,7 @@ use mig::Position;
 
 use super::{
     Gpu, Leaving, Placed, Replica, Slice, State, Target,
-    known::{Known, Spot, spot},
+    situation::{Situation, Spot, spot},
 };
 
 /// Why a replica is left where it is.
@@ -21,7 +21,7 @@ pub(super) struct There<'a> {
     pub(super) slice: &'a Slice,
 }
 
-impl Known<'_> {
+impl Situation<'_> {
     /// Every replica that exists.
     pub(super) fn there(&self) -> impl Iterator<Item = There<'_>> {
         let slices = self.snapshot.gpus.iter().enumerate();

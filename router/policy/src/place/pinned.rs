@@ -8,7 +8,7 @@ use mig::Position;
 use super::{
     Leaving, Placed, Refusal, Slice, Snapshot, Target,
     begun::kept,
-    known::{Known, placeable},
+    situation::{Situation, placeable},
 };
 use crate::plan::{self, Choice, Model};
 
@@ -42,9 +42,9 @@ impl Pin {
 
 /// Why a pin cannot hold beside those of the snapshot; nothing if it can.
 pub fn obstacle(snapshot: &Snapshot, pin: &Pin) -> Option<String> {
-    let known = Known::new(snapshot);
-    let others: Vec<&Pin> = known.pins.iter().copied().filter(|one| *one != pin).collect();
-    in_the_way(pin, snapshot, &known.models, &others)
+    let situation = Situation::new(snapshot);
+    let others: Vec<&Pin> = situation.pins.iter().copied().filter(|one| *one != pin).collect();
+    in_the_way(pin, snapshot, &situation.models, &others)
 }
 
 /// The pins that hold, which their models must have at least; of the others is told why they do not.
@@ -110,7 +110,7 @@ fn in_the_way(pin: &Pin, snapshot: &Snapshot, models: &[Model], others: &[&Pin])
     gpu.slices.iter().any(lent).then(|| "it is lent to a job".to_owned())
 }
 
-impl Known<'_> {
+impl Situation<'_> {
     /// Puts every pinned replica where it shall be; what is in its way shall leave.
     pub(super) fn hold_pins(&self, target: &mut Target) {
         for pin in &self.pins {
@@ -139,7 +139,7 @@ impl Known<'_> {
         target.evict(&why, |one| {
             one.gpu == pin.gpu && one.position != position && one.position.overlaps(position)
         });
-        while self.seat(target, pin.gpu, position).free_mib < self.memory_mib(pin.model) {
+        while self.shared(target, pin.gpu, position).free_mib < self.memory_mib(pin.model) {
             let unpinned =
                 |one: &Placed| here(one) && !self.pins.iter().any(|other| other.is_at(one));
             let Some(one) = target.placed.iter().find(|one| unpinned(one)) else { return };
@@ -163,7 +163,7 @@ impl Known<'_> {
 
     fn new_at(&self, target: &Target, pin: &Pin) -> Placed {
         let Pin { model, gpu, position, .. } = *pin;
-        let count = self.seat(target, gpu, position).count;
+        let count = self.shared(target, gpu, position).count;
         let alone = self.best_way(model, gpu, position).filter(|_| count == 0);
         let (batch, processes) = alone.map_or((0, 1), |way| (way.batch, way.processes));
         let capacity_rps = self.alone_rps(model, gpu, position) / f64::from(count + 1);

@@ -1,13 +1,13 @@
 //! What each gets when there is not enough for all.
 
-use super::{Refusal, Target, known::Known};
+use super::{Refusal, Target, situation::Situation};
 
 /// Each try asks for this part of what the one before did.
 const LESS: f64 = 0.8;
 /// Tries; the last asks for a thousandth.
 const TRIES: i32 = 32;
 
-impl Known<'_> {
+impl Situation<'_> {
     /// Gives all who lack something the same part of it, as large as there is room for, and says what
     /// is missing. A model that would have nothing at all gets something at the cost of others.
     pub(super) fn share_out(&self, target: &mut Target, refusals: &mut Vec<Refusal>) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Leaving, Placed, Refusal, Replica, Snapshot, State, Target,
-    known::{Known, Part, placeable, unwanted},
+    situation::{Part, Situation, placeable, unwanted},
 };
 use crate::plan::{self, Model};
 
@@ -13,24 +13,24 @@ const SLACK: f64 = 1.05;
 
 /// What shall be, and what is not done.
 pub(super) fn target(snapshot: &Snapshot) -> (Target, Vec<Refusal>) {
-    let known = Known::new(snapshot);
-    let mut refusals = known.told.clone();
-    let mut target = known.begun();
-    known.hold_pins(&mut target);
-    known.drop_surplus(&mut target);
-    known.readopt(&mut target);
-    known.succeed(&mut target);
-    if !known.short(&target).is_empty() {
+    let situation = Situation::new(snapshot);
+    let mut refusals = situation.told.clone();
+    let mut target = situation.begun();
+    situation.hold_pins(&mut target);
+    situation.drop_surplus(&mut target);
+    situation.readopt(&mut target);
+    situation.succeed(&mut target);
+    if !situation.short(&target).is_empty() {
         let empty = target.placed.is_empty();
-        let repaired = || known.repair(&target);
-        let planned = || known.plan_anew(&target);
+        let repaired = || situation.repair(&target);
+        let planned = || situation.plan_anew(&target);
         let found = if empty { planned().or_else(repaired) } else { repaired().or_else(planned) };
         match found {
             Some(placed) => target.replace(placed, "the fleet was planned anew, for want of room"),
-            None => known.share_out(&mut target, &mut refusals),
+            None => situation.share_out(&mut target, &mut refusals),
         }
     } else if snapshot.consolidate {
-        known.consolidate(&mut target, &mut refusals);
+        situation.consolidate(&mut target, &mut refusals);
     }
     (target, refusals)
 }
@@ -63,7 +63,7 @@ impl Target {
     }
 }
 
-impl Known<'_> {
+impl Situation<'_> {
     /// Lets go what is not needed: what is still to be started before those that start, these before
     /// the idle, and these before the least busy.
     fn drop_surplus(&self, target: &mut Target) {

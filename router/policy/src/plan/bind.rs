@@ -9,51 +9,51 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Plan, Replica, Slice,
+    assign::{ShapedGpu, shape_gpus},
     fill::Terms,
     outcome::Bounds,
     search::Found,
-    seat::{Seat, seats},
 };
 
 /// The models on a slice, by index.
 type Tenants = Vec<usize>;
 
 /// The replicas of a slice that is still to be put somewhere.
-type Load = Vec<Replica>;
+type Copies = Vec<Replica>;
 
 pub(super) fn bind(terms: &Terms<'_>, found: &Found, current: &[Slice], bounds: Bounds) -> Plan {
     let hardware = terms.hardware;
     let mut waiting = Waiting::new(terms, found);
     let running = Running::new(terms, current);
-    let seats = seats(hardware, &found.counts, &running.worth_keeping(terms, &waiting));
+    let shaped = shape_gpus(hardware, &found.counts, &running.worth_keeping(terms, &waiting));
     let mut slices = Vec::new();
-    let mut open: Vec<(&Seat<'_>, usize)> = Vec::new();
-    for seat in &seats {
-        for (index, (position, slot)) in seat.layout.places.iter().enumerate() {
-            let place = (seat.gpu, position.start());
+    let mut open: Vec<(&ShapedGpu<'_>, usize)> = Vec::new();
+    for gpu in &shaped {
+        for (index, (position, slot)) in gpu.layout.places.iter().enumerate() {
+            let place = (gpu.gpu, position.start());
             let same = |(profile, tenants): &(usize, Tenants)| {
                 if profile == slot { waiting.take_same(*slot, tenants) } else { None }
             };
             match running.0.get(&place).and_then(same) {
-                Some(replicas) => slices.push(slice(terms, seat, index, replicas)),
-                None => open.push((seat, index)),
+                Some(replicas) => slices.push(slice(terms, gpu, index, replicas)),
+                None => open.push((gpu, index)),
             }
         }
     }
     // GPUs that keep something are filled up before others are begun.
     let in_use: Vec<usize> = slices.iter().map(|slice: &Slice| slice.gpu).collect();
-    open.sort_by_key(|(seat, index)| (in_use.binary_search(&seat.gpu).is_err(), seat.gpu, *index));
-    for (seat, index) in open {
-        if let Some(replicas) = waiting.take_next(seat.layout.places[index].1) {
-            slices.push(slice(terms, seat, index, replicas));
+    open.sort_by_key(|(gpu, index)| (in_use.binary_search(&gpu.gpu).is_err(), gpu.gpu, *index));
+    for (gpu, index) in open {
+        if let Some(replicas) = waiting.take_next(gpu.layout.places[index].1) {
+            slices.push(slice(terms, gpu, index, replicas));
         }
     }
     Plan::new(slices, bounds)
 }
 
-fn slice(terms: &Terms<'_>, seat: &Seat<'_>, index: usize, replicas: Load) -> Slice {
-    let (position, slot) = seat.layout.places[index];
-    Slice { gpu: seat.gpu, kind: &terms.hardware.slots[slot].kind.name, position, replicas }
+fn slice(terms: &Terms<'_>, gpu: &ShapedGpu<'_>, index: usize, replicas: Copies) -> Slice {
+    let (position, slot) = gpu.layout.places[index];
+    Slice { gpu: gpu.gpu, kind: &terms.hardware.slots[slot].kind.name, position, replicas }
 }
 
 /// What runs now: type of slot and tenants, by GPU and start.
@@ -95,7 +95,7 @@ impl Running {
 /// What is still to be put somewhere, by type of slot.
 struct Waiting {
     /// In the order in which it is dealt out; taken ones are empty.
-    loads: Vec<VecDeque<Option<Load>>>,
+    loads: Vec<VecDeque<Option<Copies>>>,
     /// Where those with the same tenants are, the last first.
     same: Vec<BTreeMap<Tenants, Vec<usize>>>,
     /// How many were dealt from the front of each.
@@ -104,7 +104,7 @@ struct Waiting {
 
 impl Waiting {
     fn new(terms: &Terms<'_>, found: &Found) -> Self {
-        let loads: Vec<Vec<Load>> = loads(terms, found).into_iter().map(spread).collect();
+        let loads: Vec<Vec<Copies>> = loads(terms, found).into_iter().map(spread).collect();
         let mut same = vec![BTreeMap::new(); loads.len()];
         for (slot, loads) in loads.iter().enumerate() {
             for (index, load) in loads.iter().enumerate().rev() {
@@ -121,12 +121,12 @@ impl Waiting {
         self.same[slot].get(tenants).is_some_and(|left| !left.is_empty())
     }
 
-    fn take_same(&mut self, slot: usize, tenants: &Tenants) -> Option<Load> {
+    fn take_same(&mut self, slot: usize, tenants: &Tenants) -> Option<Copies> {
         let index = self.same[slot].get_mut(tenants)?.pop()?;
         self.loads[slot][index].take()
     }
 
-    fn take_next(&mut self, slot: usize) -> Option<Load> {
+    fn take_next(&mut self, slot: usize) -> Option<Copies> {
         while let Some(load) = self.loads[slot].get_mut(self.dealt[slot]) {
             self.dealt[slot] += 1;
             if let Some(load) = load.take() {
@@ -144,9 +144,9 @@ fn tenants(replicas: &[Replica]) -> Tenants {
 }
 
 /// Puts loads with the same tenants as far apart as can be.
-fn spread(mut loads: Vec<Load>) -> Vec<Load> {
+fn spread(mut loads: Vec<Copies>) -> Vec<Copies> {
     loads.sort_by_key(|load| tenants(load));
-    let mut keyed: Vec<(f64, Load)> = Vec::with_capacity(loads.len());
+    let mut keyed: Vec<(f64, Copies)> = Vec::with_capacity(loads.len());
     for alike in loads.chunk_by(|a, b| tenants(a) == tenants(b)) {
         let each = alike.iter().enumerate();
         keyed.extend(
@@ -158,7 +158,7 @@ fn spread(mut loads: Vec<Load>) -> Vec<Load> {
 }
 
 /// The tenants of every slot, by type of slot.
-fn loads(terms: &Terms<'_>, found: &Found) -> Vec<Vec<Load>> {
+fn loads(terms: &Terms<'_>, found: &Found) -> Vec<Vec<Copies>> {
     let mut loads = vec![Vec::new(); terms.hardware.slots.len()];
     for (model, slot, count) in &found.filling.whole {
         let load = alone(terms, *model, *slot);

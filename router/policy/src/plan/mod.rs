@@ -3,7 +3,9 @@
 //! Values in, values out: the models with their demand and their measurements, the fleet, and a
 //! budget of work; a [`Plan`] with a proven lower bound comes back.
 
+mod assign;
 mod aware;
+pub mod baselines;
 mod bind;
 mod capacity;
 mod cover;
@@ -17,12 +19,10 @@ mod pack;
 mod problem;
 mod relax;
 mod replan;
-pub mod rivals;
 mod room;
 mod roomy;
 mod rounding;
 mod search;
-mod seat;
 mod simplex;
 
 use mig::Kind;

@@ -7,7 +7,7 @@ use super::{
     capacity::{Table, ways},
     hardware::Hardware,
 };
-use crate::interference::{Gains, Load};
+use crate::interference::{Draw, Gains};
 
 /// One measurement of a model on a slice.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub struct Model {
     /// The most slices it is on.
     pub replicas_max: u32,
     /// What it asks of what slices share.
-    pub load: Load,
+    pub load: Draw,
     /// How many times as long as measured it takes, where that is known. At least 1.
     pub slowdown: f64,
 }

@@ -5,7 +5,7 @@
 //! factor, as large as it can be without another GPU.
 
 use super::{MANY, Plan, PlanError, Problem, solve};
-use crate::interference::Load;
+use crate::interference::Draw;
 
 /// How often a larger factor is tried.
 const TRIES: u32 = 5;
@@ -17,7 +17,7 @@ const MOST: f64 = 1.25;
 /// Where neighbours are felt, what is left is left: who fills it slows the others.
 pub fn solve_roomily(problem: &Problem) -> Result<Plan, PlanError> {
     let mut best = solve(problem)?;
-    let felt = problem.models.iter().any(|model| model.load != Load::default());
+    let felt = problem.models.iter().any(|model| model.load != Draw::default());
     if felt || problem.models.len() > MANY {
         return Ok(best);
     }

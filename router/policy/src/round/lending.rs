@@ -204,7 +204,7 @@ impl LoanMemory {
             let offered: Vec<loan::Job> =
                 jobs.iter().filter(due).map(|job| job.loan(rules.lease, now)).collect();
             let Decisions { acts, waits } = loan::decide(
-                &loan::World {
+                &loan::LoanWorld {
                     now,
                     slices: &lendable.slices,
                     jobs: &offered,

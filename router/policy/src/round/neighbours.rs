@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{World, asked::AskedReplica, sites::Sites};
 use crate::{
     fleet::SliceName,
-    interference::{Corrected, Gains, Interference, Load, Runner, Scene, Times},
+    interference::{Corrected, Draw, Gains, Interference, Runner, Scene, Times},
     moment::Moment,
 };
 
@@ -117,7 +117,7 @@ impl Neighbours {
                 model: u32::try_from(model).unwrap_or(u32::MAX),
                 compute: compute / f64::from(on.kind.compute_slices),
                 busy: self.busy(&spot.name),
-                load: Load::default(),
+                load: Draw::default(),
             };
             runners.insert((spot.name.clone(), model), (*site, runner));
         }

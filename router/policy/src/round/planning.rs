@@ -11,7 +11,10 @@ use crate::{
     demand::{Forecast, Why},
     fleet::GpuId,
     moment::Moment,
-    place::{Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, place, wanted_back},
+    place::{
+        Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, held_rps, place,
+        wanted_back,
+    },
     plan,
 };
 
@@ -142,6 +145,7 @@ impl PlaceMemory {
         let lent = snapshot.gpus.iter().flat_map(|gpu| &gpu.slices).any(|slice| slice.loaned);
         let loans = world.rules.loans.as_ref().filter(|_| lent);
         let notice = loans.map_or(Duration::ZERO, |loans| loans.notice);
+        let held_rps = held_rps(snapshot);
         let mut forecasts = Vec::with_capacity(world.models.len());
         for (index, model) in world.models.iter().enumerate() {
             if let Some(traffic) = world.traffic.get(&model.name) {
@@ -154,11 +158,12 @@ impl PlaceMemory {
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas_min.max(1) };
             if forecast.why == Why::New {
-                // What is there stays. What it serves changes with its neighbours, and a demand of
-                // just that much would call for one more each time it is a little less.
+                // What is there stays, and nothing is added. What it can serve changes with its
+                // neighbors and with every measurement, so the demand is set by what is known now: a
+                // demand of what it could serve before would call for one more replica.
                 let stay = ready[index].replicas.min(planned.replicas_max);
                 planned.replicas_min = planned.replicas_min.max(stay);
-                planned.demand_rps *= SURE;
+                planned.demand_rps = SURE * forecast.rate_rps.min(held_rps[index]);
             }
             forecasts.push(forecast);
         }

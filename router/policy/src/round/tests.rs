@@ -12,7 +12,7 @@ use std::{
 use super::*;
 use crate::{
     fleet::{GpuId, Link, ReplicaId, SliceId, Traffic},
-    interference::Load,
+    interference::Draw,
     job::{Life, Rank, RankEnd, RankState},
     loan::{Ask, Loaning},
     moment::Moment,
@@ -52,7 +52,7 @@ pub(super) fn model(name: &str) -> ModelTerms {
         replicas_min: 1,
         replicas_max: 6,
         measured: vec![Measured { kind: None, rows: profiles().map(row).collect() }],
-        load: Load::default(),
+        load: Draw::default(),
         editions: profiles().map(|profile| (profile.name.clone(), edition(1))).collect(),
     }
 }

@@ -10,7 +10,7 @@ use mig::Kind;
 
 use crate::{
     fleet::{Link, ReplicaId, SliceId, Traffic},
-    interference::Load,
+    interference::Draw,
     job::{Life, Rank},
     loan::{self, Loaning, order},
     moment::Moment,
@@ -64,7 +64,7 @@ pub struct ModelTerms {
     /// What was measured of it before it ran; nothing if its warm-ups are to say.
     pub measured: Vec<plan::Measured>,
     /// What it asks of what slices share.
-    pub load: Load,
+    pub load: Draw,
     /// By profile, how it is loaded there.
     pub editions: BTreeMap<String, Edition>,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mig::{Geometry, Position};
 use policy::{
-    interference::Load,
+    interference::Draw,
     place::{Action, Gpu, Pin, Placed, Replica, Slice, Snapshot, State, Target, place},
     plan::{Measured, Model, Row, Rules},
 };
@@ -51,7 +51,7 @@ pub(crate) fn model(name: &str, rps: f64, demand_rps: f64) -> Model {
         memory_mib: Some(2_000),
         replicas_min: 1,
         replicas_max: u32::MAX,
-        load: Load::default(),
+        load: Draw::default(),
         slowdown: 1.0,
     }
 }

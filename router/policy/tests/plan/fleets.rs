@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use policy::{
-    interference::Load,
+    interference::Draw,
     plan::{Gpus, Measured, Model, Problem, Row, Rules},
 };
 
@@ -109,7 +109,7 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
         memory_mib: (random.below(2) == 0).then(|| 400 + random.below(1_600)),
         replicas_min: 1 + u32::from(random.below(8) == 0),
         replicas_max: u32::MAX,
-        load: Load::default(),
+        load: Draw::default(),
         slowdown: 1.0,
     }
 }

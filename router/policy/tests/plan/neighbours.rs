@@ -1,8 +1,8 @@
 //! Plans for models that slow each other.
 
 use policy::{
-    interference::Load,
-    plan::{Problem, misses, rivals::Planner, solve},
+    interference::Draw,
+    plan::{Problem, baselines::Planner, misses, solve},
 };
 
 use super::{checker, scenarios::scenario};
@@ -12,7 +12,7 @@ fn hungry() -> Problem {
     let mut problem = scenario(3, false);
     for (index, model) in problem.models.iter_mut().enumerate() {
         let power = if index % 3 == 0 { 1.6 } else { 1.1 };
-        model.load = Load { power, bandwidth: 0.8, pcie: 0.05 };
+        model.load = Draw { power, bandwidth: 0.8, pcie: 0.05 };
     }
     problem.fleet[0].count = 20;
     problem

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mig::{Geometry, Position};
 use policy::{
-    interference::Load,
+    interference::Draw,
     plan::{
         Gpus, Measured, Model, Problem, Replan, Replica, Row, Rules, Slice, moves, replan, solve,
     },
@@ -36,7 +36,7 @@ fn model(name: &str, rps: f64, demand_rps: f64) -> Model {
         memory_mib: None,
         replicas_min: 1,
         replicas_max: u32::MAX,
-        load: Load::default(),
+        load: Draw::default(),
         slowdown: 1.0,
     }
 }

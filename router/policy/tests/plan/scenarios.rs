@@ -1,8 +1,8 @@
 //! The three published scenarios: the known optima, and what the rivals need.
 
 use policy::{
-    interference::Load,
-    plan::{Gpus, Measured, Model, Plan, Problem, Rules, rivals::Planner, solve, solve_roomily},
+    interference::Draw,
+    plan::{Gpus, Measured, Model, Plan, Problem, Rules, baselines::Planner, solve, solve_roomily},
 };
 
 use super::{checker, fleets};
@@ -26,7 +26,7 @@ pub(crate) fn scenario(number: u32, share_slices: bool) -> Problem {
             memory_mib: None,
             replicas_min: 1,
             replicas_max: u32::MAX,
-            load: Load::default(),
+            load: Draw::default(),
             slowdown: 1.0,
         }
     });

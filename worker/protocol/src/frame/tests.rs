@@ -93,7 +93,7 @@ proptest! {
     fn a_body_of_another_length_than_the_parts_is_refused(batch in batches(), off in 1..99_u32) {
         let parts = batch.body_len();
         let body = parts + u64::from(off);
-        prop_assert_eq!(batch.check(body), Err(FrameError::Body { parts, body }));
+        prop_assert_eq!(batch.check(body), Err(BatchError::Body { parts, body }));
     }
 
     #[test]
@@ -195,23 +195,23 @@ fn a_batch_too_large_for_a_frame_is_refused_when_encoded() {
 fn a_request_with_too_few_tensors_is_refused() {
     let mut short = batch(&[&[4, 4], &[4, 4]]);
     short.requests[1].bytes.pop();
-    let refused = FrameError::Tensors { request: 1, found: 1, wanted: 2 };
+    let refused = BatchError::Tensors { request: 1, found: 1, wanted: 2 };
     assert_eq!(short.check(12), Err(refused));
 }
 
 #[test]
 fn a_batch_without_rows_is_refused() {
-    assert_eq!(batch(&[]).check(0), Err(FrameError::Empty));
+    assert_eq!(batch(&[]).check(0), Err(BatchError::Empty));
     let mut none = batch(&[&[4]]);
     none.requests[0].rows = 0;
-    assert_eq!(none.check(4), Err(FrameError::Empty));
+    assert_eq!(none.check(4), Err(BatchError::Empty));
 }
 
 #[test]
 fn rows_beyond_counting_are_refused() {
     let mut many = batch(&[&[4], &[4]]);
     many.requests[0].rows = u32::MAX;
-    assert_eq!(many.check(8), Err(FrameError::Rows { rows: u64::from(u32::MAX) + 1 }));
+    assert_eq!(many.check(8), Err(BatchError::Rows { rows: u64::from(u32::MAX) + 1 }));
 }
 
 #[test]
@@ -219,7 +219,10 @@ fn a_message_without_tensors_may_not_have_a_body() {
     let frame = ToExecutor::Cancel { batch: 1 }.encode().unwrap();
     let (prelude, header) = split(&frame, Peer::Router);
     let with_body = Prelude { body_len: 3, ..prelude };
-    assert_eq!(ToExecutor::decode(with_body, header), Err(FrameError::Body { parts: 0, body: 3 }));
+    assert_eq!(
+        ToExecutor::decode(with_body, header),
+        Err(BatchError::Body { parts: 0, body: 3 }.into())
+    );
 }
 
 #[test]

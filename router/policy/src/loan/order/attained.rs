@@ -1,7 +1,7 @@
 //! Least attained service first: nothing need be known of a job's length.
 
 use super::{Order, Rank, queue};
-use crate::loan::{Class, Job, World};
+use crate::loan::{Class, Job, LoanWorld};
 
 /// Progress per GPU-second that is worth as much as a whole queue.
 const FAST: f64 = 1.0 / 3250.0;
@@ -17,7 +17,7 @@ impl Order for Las {
         "las"
     }
 
-    fn rank(&self, job: &Job, _: &World<'_>) -> Rank {
+    fn rank(&self, job: &Job, _: &LoanWorld<'_>) -> Rank {
         let within = f64::from(Class::of(job.ask.takes) as u8);
         Rank { band: queue(job.counted()), within }
     }
@@ -35,7 +35,7 @@ impl Order for Elas {
         "elas"
     }
 
-    fn rank(&self, job: &Job, _: &World<'_>) -> Rank {
+    fn rank(&self, job: &Job, _: &LoanWorld<'_>) -> Rank {
         let service = job.counted();
         let Some(done) = job.progress.filter(|done| *done > 0.0 && job.attained > 0.0) else {
             return Rank::band(queue(service));

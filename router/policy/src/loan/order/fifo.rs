@@ -1,7 +1,7 @@
 //! First come, first served, with and without backfilling.
 
 use super::{Order, Rank};
-use crate::loan::{Job, World};
+use crate::loan::{Job, LoanWorld};
 
 /// Strictly by submission: while the first does not fit, nobody starts.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ impl Order for Fifo {
         "fifo"
     }
 
-    fn rank(&self, _: &Job, _: &World<'_>) -> Rank {
+    fn rank(&self, _: &Job, _: &LoanWorld<'_>) -> Rank {
         Rank::band(0.0)
     }
 
@@ -34,7 +34,7 @@ impl Order for Backfill {
         "backfill"
     }
 
-    fn rank(&self, _: &Job, _: &World<'_>) -> Rank {
+    fn rank(&self, _: &Job, _: &LoanWorld<'_>) -> Rank {
         Rank::band(0.0)
     }
 

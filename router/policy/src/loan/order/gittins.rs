@@ -1,7 +1,7 @@
 //! The Gittins index: who is most likely to end soon, by how long others took.
 
 use super::{Order, Rank};
-use crate::loan::{Job, World};
+use crate::loan::{Job, LoanWorld};
 
 /// GPU-seconds that a new job is looked ahead, as Tiresias has it; an old one is looked ahead by as
 /// much as it has had, in doublings, since few jobs are as old and each would move the index.
@@ -72,7 +72,7 @@ impl Order for Gittins {
         "gittins"
     }
 
-    fn rank(&self, job: &Job, world: &World<'_>) -> Rank {
+    fn rank(&self, job: &Job, world: &LoanWorld<'_>) -> Rank {
         // One beyond all experience is not expected to end soon.
         let index = world.history.index(job.counted()).unwrap_or(0.0).max(1e-12);
         Rank::band(-(index.ln() / ALIKE.ln()).floor())

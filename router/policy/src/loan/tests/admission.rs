@@ -2,7 +2,7 @@ use super::*;
 
 fn admitted(scene: &Scene, ask: &Ask, dependable: u32) -> Result<Admitted, Refused> {
     let (slices, tenants, jobs) = (&scene.slices, &scene.tenants, &scene.jobs);
-    admit(ask, &Fleet { now: scene.now, slices, tenants, jobs, dependable })
+    admit(ask, &Offer { now: scene.now, slices, tenants, jobs, dependable })
 }
 
 fn due(minutes: u64, takes_minutes: u64, least: u32) -> Ask {

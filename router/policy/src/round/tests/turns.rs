@@ -165,3 +165,21 @@ fn a_moved_pin_is_told_once_its_model_has_left() {
     assert!(asked[other].iter().any(|one| one.slice == at));
     assert_eq!(bench.last.unwrap().progress.pins, [PinProgress::Held]);
 }
+
+#[test]
+fn new_model_that_slows_down_gets_no_second_replica() {
+    let mut bench = Bench::new(1, &["m"]);
+    for _ in 0..10 {
+        bench.round(20);
+    }
+    assert_eq!(bench.serving("m"), 1);
+    bench.change_model(0, |model| {
+        let rows = model.measured.iter_mut().flat_map(|one| &mut one.rows);
+        rows.for_each(|row| row.throughput_rps /= 2.0);
+    });
+    for _ in 0..10 {
+        bench.round(20);
+        assert_eq!(bench.world.links.len(), 1);
+    }
+    assert_eq!(bench.serving("m"), 1);
+}

@@ -1,0 +1,146 @@
+//! Why something asked of a job was not done.
+
+use super::State;
+use crate::records::KeepError;
+use policy::loan::Refused;
+use serde_json::{Value, json};
+
+/// Why something asked of a job was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// There are no jobs here.
+    #[error("this router runs no jobs: its configuration has no [loans] that allows a program")]
+    NoLoans,
+    /// The submission makes no sense.
+    #[error("{what}")]
+    Invalid {
+        /// Which part of it, and what would.
+        what: String,
+    },
+    /// The program is not one that the operator allows.
+    #[error("{program:?} is not allowed; allowed are {}", .allow.join(", "))]
+    NotAllowed {
+        /// As submitted.
+        program: String,
+        /// What would be.
+        allow: Vec<String>,
+    },
+    /// No such tenant.
+    #[error("{}", unknown_tenant(.given.as_deref(), .known))]
+    UnknownTenant {
+        /// As submitted.
+        given: Option<String>,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// The tenant, or everyone, has too many jobs.
+    #[error("{whose} {unfinished} jobs that have not ended; at most {most} may be")]
+    TooMany {
+        /// Whose jobs, as the subject of a sentence.
+        whose: String,
+        /// How many there are.
+        unfinished: usize,
+        /// How many may be.
+        most: usize,
+    },
+    /// It could never run, or never be in time.
+    #[error("the job {0}")]
+    Refused(Refused),
+    /// The same idempotency key came with another job before.
+    #[error("the idempotency key was used for job {id}, which is another")]
+    KeyReused {
+        /// That job.
+        id: u64,
+    },
+    /// No such job.
+    #[error("there is no job {given}")]
+    Unknown {
+        /// As asked for.
+        given: String,
+    },
+    /// It has ended already.
+    #[error("job {id} is {}", .state.name())]
+    Over {
+        /// Which.
+        id: u64,
+        /// How it ended.
+        state: State,
+    },
+    /// It could not be made durable, so that it was not done.
+    #[error("the job could not be kept")]
+    Unkept(#[from] KeepError),
+    /// What was asked for is at a worker that does not answer.
+    #[error("{what}")]
+    Away {
+        /// What, and where.
+        what: String,
+    },
+}
+
+fn unknown_tenant(given: Option<&str>, known: &[String]) -> String {
+    match (given, known) {
+        (Some(name), []) => format!("no tenant named {name:?}: there are none; leave it out"),
+        (Some(name), _) => format!("no tenant named {name:?}; give one of {}", known.join(", ")),
+        (None, _) => format!("no tenant is given; give one of {}", known.join(", ")),
+    }
+}
+
+impl JobError {
+    /// The `reason` in the body, from a fixed set.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoLoans => "no_loans",
+            Self::Invalid { .. } => "invalid",
+            Self::NotAllowed { .. } => "not_allowed",
+            Self::UnknownTenant { .. } => "unknown_tenant",
+            Self::TooMany { .. } | Self::Refused(Refused::Quota { .. }) => "quota",
+            Self::Refused(Refused::BadCount { .. } | Refused::TooMany { .. }) => "too_many_slices",
+            Self::Refused(Refused::Memory { .. }) => "memory",
+            Self::Refused(
+                Refused::UnknownLength | Refused::TooShort { .. } | Refused::Promised { .. },
+            ) => "deadline",
+            Self::KeyReused { .. } => "key_reused",
+            Self::Unknown { .. } => "unknown_job",
+            Self::Over { .. } => "over",
+            Self::Unkept(KeepError::Follows { .. }) => "not_leader",
+            Self::Unkept(KeepError::File(_) | KeepError::Etcd(_)) => "storage",
+            Self::Away { .. } => "unavailable",
+        }
+    }
+
+    /// The numbers that decided, as fields of the body.
+    pub fn numbers(&self) -> Value {
+        match self {
+            Self::TooMany { unfinished, most, .. } => {
+                json!({"unfinished": unfinished, "most": most})
+            }
+            Self::Refused(refused) => match refused {
+                Refused::BadCount { least, most } => json!({"least": least, "most": most}),
+                Refused::TooMany { asked, exist } => json!({"asked": asked, "exist": exist}),
+                Refused::Memory { asked_mib, largest_mib } => {
+                    json!({"asked_mib": asked_mib, "largest_mib": largest_mib})
+                }
+                Refused::Quota { asked, quota } => json!({"asked": asked, "quota": quota}),
+                Refused::UnknownLength => json!({}),
+                Refused::TooShort { takes, left } => {
+                    json!({"takes_s": takes.as_secs(), "left_s": left.as_secs()})
+                }
+                Refused::Promised { promised_s, dependable_s } => {
+                    json!({"promised_slice_s": promised_s, "dependable_slice_s": dependable_s})
+                }
+            },
+            Self::KeyReused { id } => json!({"id": id}),
+            Self::Over { id, state } => json!({"id": id, "state": state}),
+            Self::Unkept(KeepError::Follows { leader: Some(leader) }) => {
+                json!({"leader": leader.admin})
+            }
+            Self::NoLoans
+            | Self::Invalid { .. }
+            | Self::NotAllowed { .. }
+            | Self::UnknownTenant { .. }
+            | Self::Unknown { .. }
+            | Self::Unkept(_)
+            | Self::Away { .. } => json!({}),
+        }
+    }
+}

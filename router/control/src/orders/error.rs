@@ -1,0 +1,87 @@
+//! Why an order is not taken, and what the operator is told.
+
+use serde_json::{Value, json};
+
+use crate::{leader::Leader, records::KeepError};
+
+/// A refused order.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// It cannot be read.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// No such worker.
+    #[error("no worker named {worker:?}")]
+    UnknownWorker {
+        /// As it was given.
+        worker: String,
+    },
+    /// No such model.
+    #[error("no model named {model:?}")]
+    UnknownModel {
+        /// As it was given.
+        model: String,
+    },
+    /// Nothing of the kind stands.
+    #[error("{what}")]
+    NotOrdered {
+        /// What does not.
+        what: String,
+    },
+    /// It cannot be carried out.
+    #[error("{why}; nothing was changed")]
+    Conflict {
+        /// What stands in the way.
+        why: String,
+    },
+    /// It could not be written down.
+    #[error("the order cannot be kept; nothing was changed")]
+    Unkept(#[source] KeepError),
+    /// Only the router that leads takes orders.
+    #[error("this router does not lead; nothing was changed")]
+    Follows {
+        /// Who does, if that is known.
+        leader: Option<Leader>,
+    },
+}
+
+impl From<KeepError> for OrderError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Follows { leader } => Self::Follows { leader },
+            KeepError::File(_) | KeepError::Etcd(_) => Self::Unkept(error),
+        }
+    }
+}
+
+impl OrderError {
+    /// The `reason` in the body, from a fixed set.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Invalid { .. } => "invalid",
+            Self::UnknownWorker { .. } => "unknown_worker",
+            Self::UnknownModel { .. } => "unknown_model",
+            Self::NotOrdered { .. } => "not_ordered",
+            Self::Conflict { .. } => "conflict",
+            Self::Unkept(_) => "storage",
+            Self::Follows { .. } => "not_leader",
+        }
+    }
+
+    /// The numbers that decided, as fields of the body.
+    pub fn numbers(&self) -> Value {
+        match self {
+            Self::Follows { leader: Some(leader) } => json!({ "leader": leader.admin }),
+            Self::Invalid { .. }
+            | Self::UnknownWorker { .. }
+            | Self::UnknownModel { .. }
+            | Self::NotOrdered { .. }
+            | Self::Conflict { .. }
+            | Self::Unkept(_)
+            | Self::Follows { leader: None } => json!({}),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How far orders are, as a router sees that does not plan: by what the workers report.
+
+use protocol::ReplicaState;
+
+use super::ordered::{DrainPhase, DrainState, PinPhase, PinState};
+use crate::{
+    fleet::{View, labelled},
+    ledger::Slices,
+    orders::{Drain, Pin, Standing},
+};
+
+/// How far a drain is; `owners` has the slices that are lent.
+pub fn drain(worker: &View, owners: &Slices, drain: &Drain) -> DrainState {
+    let mut holds = Vec::new();
+    for gpu in worker.report.iter().flat_map(|report| &report.gpus) {
+        let lent = |position: &str| owners.job(&worker.name, gpu.index, position).is_some();
+        for slice in &gpu.slices {
+            if !slice.replicas.is_empty() || lent(&slice.position) {
+                holds.push(format!("something is on {}", labelled(&worker.name, &slice.slice)));
+            }
+        }
+    }
+    let state = if holds.is_empty() { DrainPhase::Drained } else { DrainPhase::Draining };
+    DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
+}
+
+/// How far pins are.
+pub fn pins(standing: &Standing, workers: &[View]) -> Vec<PinState> {
+    let state = |pin: &Pin| {
+        if is_held(pin, workers) {
+            return PinState::new(pin, PinPhase::Held, None);
+        }
+        PinState::new(pin, PinPhase::Waiting, Some("ask the leader for the reason"))
+    };
+    standing.pins.iter().map(state).collect()
+}
+
+fn is_held(pin: &Pin, workers: &[View]) -> bool {
+    let reports = workers.iter().filter(|worker| worker.name == pin.at.worker);
+    let gpus = reports.filter_map(|worker| worker.report.as_ref()).flat_map(|report| &report.gpus);
+    let slices = gpus.filter(|gpu| gpu.index == pin.at.gpu).flat_map(|gpu| &gpu.slices);
+    let here = slices.filter(|slice| slice.position == pin.at.position);
+    let mut replicas = here.flat_map(|slice| &slice.replicas);
+    let ready = |state: &ReplicaState| matches!(state, ReplicaState::Ready(_));
+    replicas.any(|one| one.model == pin.model && ready(&one.state))
+}

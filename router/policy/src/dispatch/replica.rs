@@ -1,0 +1,244 @@
+//! What the router believes of one replica: its speed, its limit, its health and its work.
+
+use std::time::Duration;
+
+use super::Effect;
+use crate::{
+    aimd::{self, Aimd, Step},
+    breaker::Breaker,
+    inflight::Flight,
+    latency::{Change, Latency},
+    moment::Moment,
+    rule::Guard,
+    scarcity::Plan,
+};
+
+const SHRINK: f64 = 0.9;
+/// A batch is sent ahead only if the end it waits for is known to this many times the lead: to be
+/// bound early to a replica that is late costs more than the gap between two batches.
+const STEADY: u32 = 3;
+
+/// One replica in rotation.
+#[derive(Clone, Debug)]
+pub(crate) struct Replica {
+    pub(crate) id: u32,
+    pub(crate) latency: Latency,
+    pub(crate) aimd: Aimd,
+    pub(crate) breaker: Breaker,
+    pub(crate) running: Option<Flight>,
+    pub(crate) next: Option<Flight>,
+    /// Leaves rotation when what it has is done.
+    pub(crate) draining: bool,
+    /// When it last showed how fast it is, or was doubted.
+    pub(crate) heard_at: Moment,
+    /// The largest batch after which one who just missed it can still have its own in time.
+    pub(crate) lossless_rows: u32,
+    /// Rows per second it can serve with nobody lost.
+    pub(crate) lossless_rate: f64,
+    /// Whom to serve while capacity is scarce.
+    pub(crate) plan: Plan,
+    /// Whose turn it is in its process.
+    pub(crate) turn: Turn,
+    /// The longest one of its batches may take, where others wait for their turn.
+    pub(crate) longest: Option<Duration>,
+}
+
+/// Whose batches its process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Its own alone.
+    Always,
+    /// One at a time, and the next may be its own.
+    Free,
+    /// One at a time, and another's should be done by then.
+    Elsewhere {
+        /// When.
+        until: Moment,
+    },
+}
+
+/// What a finished batch taught.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lesson {
+    pub(crate) step: Step,
+    pub(crate) change: Change,
+    pub(crate) took: Duration,
+}
+
+impl Replica {
+    /// An idle replica, at the smallest limit.
+    pub(crate) fn new(id: u32, measured: &[(u32, Duration)], max: u32, now: Moment) -> Self {
+        Self {
+            id,
+            latency: Latency::new(measured, max),
+            aimd: Aimd::new(aimd::Rule { min: 1, max, shrink: SHRINK, slow_start: true }),
+            breaker: Breaker::default(),
+            running: None,
+            next: None,
+            draining: false,
+            heard_at: now,
+            lossless_rows: 1,
+            lossless_rate: 0.0,
+            plan: Plan { caution: 1.0, needs: Duration::ZERO },
+            turn: Turn::Always,
+            longest: None,
+        }
+    }
+
+    /// Works out what it can serve within `allowed` of each arrival with nobody lost, if one who just
+    /// missed a batch waits for `turns` of them before its own starts.
+    pub(crate) fn appraise(&mut self, allowed: Duration, turns: f64, guard: Guard) {
+        self.lossless_rows = self.latency.largest_within(allowed / 2).max(1);
+        let in_turn = self.latency.largest_within(allowed.div_f64(1.0 + turns)).max(1);
+        let most = self.latency.most_efficient(self.limit(guard).min(in_turn));
+        self.lossless_rate = self.latency.rows_per_second(most);
+    }
+
+    /// When it could start another batch.
+    pub(crate) fn free_at(&self, now: Moment) -> Moment {
+        let now = match self.turn {
+            Turn::Always | Turn::Free => now,
+            Turn::Elsewhere { until } => until.max(now),
+        };
+        let running_ends = match &self.running {
+            None => self.breaker.reopens_at().unwrap_or(now).max(now),
+            Some(flight) => {
+                let expected = flight.expected_end();
+                if expected >= now {
+                    expected
+                } else {
+                    now + self.latency.remaining(flight.rows, now.since(flight.started_at))
+                }
+            }
+        };
+        match &self.next {
+            None => running_ends,
+            Some(flight) => running_ends + flight.expects,
+        }
+    }
+
+    /// Whether it can be counted on for its part of the demand.
+    pub(crate) fn is_working(&self, now: Moment) -> bool {
+        let stalled = self.running.as_ref().is_some_and(|flight| flight.stalled);
+        !self.draining && !stalled && self.breaker.reopens_at().is_none_or(|at| at <= now)
+    }
+
+    /// Whether a batch may be sent now: it is idle, or will be within `lead`.
+    pub(crate) fn takes_at(&self, now: Moment, lead: Duration) -> bool {
+        let elsewhere = self.turn_comes_at().is_some_and(|at| now < at);
+        if self.draining || elsewhere || self.next.is_some() || !self.breaker.allows(now) {
+            return false;
+        }
+        match &self.running {
+            None => true,
+            Some(flight) => {
+                let opens = self.sends_ahead(flight, lead);
+                opens.is_some_and(|opens| opens <= now && now <= flight.expected_end())
+            }
+        }
+    }
+
+    /// When that will become so by itself, if it will.
+    pub(crate) fn turns_free(&self, now: Moment, lead: Duration) -> Option<Moment> {
+        let at = match (&self.running, &self.next) {
+            (None, _) => self.breaker.reopens_at().max(self.turn_comes_at())?,
+            (Some(flight), None) => self.sends_ahead(flight, lead)?,
+            (Some(_), Some(_)) => return None,
+        };
+        (at > now && !self.draining).then_some(at)
+    }
+
+    /// When it goes on though nobody told it that the other's batch is done.
+    pub(crate) fn turn_comes_at(&self) -> Option<Moment> {
+        match self.turn {
+            Turn::Always | Turn::Free => None,
+            Turn::Elsewhere { until } => Some(until + self.longest.unwrap_or_default()),
+        }
+    }
+
+    /// From when a batch may be sent behind `flight`, if one may.
+    fn sends_ahead(&self, flight: &Flight, lead: Duration) -> Option<Moment> {
+        let uncertain = flight.expects.mul_f64(self.latency.noise());
+        let steady = lead > Duration::ZERO && uncertain <= lead * STEADY;
+        // Where others take turns, the next batch may be theirs.
+        let may = steady && self.turn == Turn::Always && !self.breaker.is_tripped();
+        may.then(|| flight.expected_end() - lead)
+    }
+
+    /// The most rows its next batch may hold.
+    pub(crate) fn limit(&self, guard: Guard) -> u32 {
+        let limit = match guard {
+            Guard::Off => self.latency.max(),
+            Guard::Execution | Guard::Deadlines => self.aimd.limit(),
+        };
+        match self.longest {
+            None => limit,
+            Some(longest) => limit.min(self.latency.largest_within(longest)).max(1),
+        }
+    }
+
+    /// Puts a batch on it.
+    pub(crate) fn send(&mut self, mut flight: Flight, now: Moment) {
+        self.breaker.sent(now);
+        match &self.running {
+            None => self.running = Some(flight),
+            Some(running) => {
+                assert!(self.next.is_none(), "a replica holds one running and one waiting batch");
+                flight.started_at = running.expected_end().max(now);
+                self.next = Some(flight);
+            }
+        }
+    }
+
+    /// Takes off the batch, and lets the one behind it start.
+    pub(crate) fn take(&mut self, batch: u64, now: Moment) -> Option<Flight> {
+        if self.running.as_ref().is_some_and(|flight| flight.batch == batch) {
+            let done = self.running.take();
+            self.running = self.next.take();
+            if self.running.is_none() && self.turn != Turn::Always {
+                self.turn = Turn::Elsewhere { until: now };
+            }
+            if let Some(flight) = &mut self.running {
+                flight.started_at = now;
+            }
+            return done;
+        }
+        if self.next.as_ref().is_some_and(|flight| flight.batch == batch) {
+            return self.next.take();
+        }
+        None
+    }
+
+    /// Asks that the waiting batch be forgotten, once, if nobody waits for it any more.
+    pub(crate) fn call_off(&mut self) -> Option<Effect> {
+        let next = self.next.as_mut()?;
+        next.call_off().then_some(Effect::Cancel { batch: next.batch, replica: self.id })
+    }
+
+    /// Learns from a batch that came back whole.
+    pub(crate) fn learn(&mut self, flight: &Flight, now: Moment, due_at: Moment) -> Lesson {
+        self.heard_at = now;
+        let took = now.since(flight.started_at);
+        // One that overtook the batch before it says nothing of its own time.
+        let change = if now > flight.started_at {
+            self.latency.observe(flight.rows, took)
+        } else {
+            Change::Steady
+        };
+        let step = self.aimd.observe(aimd::Finished {
+            full: flight.full,
+            sent_at: flight.sent_at,
+            done_at: now,
+            due_at,
+        });
+        Lesson { step, change, took }
+    }
+
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
+        self.running.iter().chain(self.next.iter())
+    }
+
+    pub(crate) fn flights_mut(&mut self) -> impl Iterator<Item = &mut Flight> {
+        self.running.iter_mut().chain(self.next.iter_mut())
+    }
+}

@@ -1,0 +1,178 @@
+//! What is said about the server and its models, and the repository extension.
+
+use std::sync::Arc;
+
+use config::Scope;
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+use oip::model::{
+    IndexEntry, IndexRequest, ModelConfig, ModelMetadata, ModelState, ServerMetadata, Statistics,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    Call, ServerState,
+    backend::Backend,
+    body::{self, BodyLimits},
+    infer::no_replica,
+    reply::{self, Reply},
+    route::{Question, Target},
+};
+use crate::{
+    error::InferError,
+    model::{Availability, Served},
+};
+
+/// The longest body a repository call has a use for.
+const MAX_CALL_BYTES: u64 = 64 << 10;
+
+const EXTENSIONS: &[&str] = &[
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+];
+
+/// `GET /v2`.
+pub(super) fn server() -> Response<Reply> {
+    let metadata = ServerMetadata {
+        name: "sluice".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        extensions: EXTENSIONS.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    reply::json(StatusCode::OK, &metadata)
+}
+
+/// `GET /v2/health/live`: that this process can answer, and nothing else.
+pub(super) fn live() -> Response<Reply> {
+    reply::json(StatusCode::OK, &json!({"live": true}))
+}
+
+/// `GET /v2/health/ready`.
+pub fn ready<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
+    let problems = state.problems();
+    if problems.is_empty() {
+        return reply::json(StatusCode::OK, &json!({"live": true, "ready": true}));
+    }
+    let error = format!("not ready: {}", problems.join("; "));
+    let reason = if state.drain.is_draining() { "draining" } else { "no_replica" };
+    let body = json!({"error": error, "reason": reason, "live": true, "ready": false});
+    reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
+}
+
+/// `GET /v2/models/{model}[/versions/{version}][/...]`.
+pub(super) fn about<B: Backend>(
+    state: &ServerState<B>,
+    target: &Target<'_>,
+    question: Question,
+) -> Result<Response<Reply>, InferError> {
+    let model = &*state.find(target)?;
+    let signature = || model.signature().ok_or_else(|| no_replica(model));
+    Ok(match question {
+        Question::Metadata => {
+            let (version, platform) = (model.version(), model.platform());
+            let metadata = ModelMetadata::new(model.name(), version, &platform, &*signature()?);
+            reply::json(StatusCode::OK, &metadata)
+        }
+        Question::Config => {
+            let (platform, batch) = (model.platform(), model.max_batch());
+            let mut config = ModelConfig::new(model.name(), &platform, batch, &*signature()?);
+            config.response_cache.enable = model.remembers();
+            let (slo, target) = model.objective();
+            config.set_parameter("slo_ms", &(slo.as_nanos() as f64 / 1e6));
+            config.set_parameter("slo_target", &target);
+            reply::json(StatusCode::OK, &config)
+        }
+        Question::Stats => {
+            reply::json(StatusCode::OK, &Statistics { model_stats: vec![model.stats()] })
+        }
+        Question::Ready
+            if matches!(model.availability(), Availability::Ready | Availability::Asleep) =>
+        {
+            reply::json(StatusCode::OK, &json!({"name": model.name(), "ready": true}))
+        }
+        Question::Ready => return Err(no_replica(model)),
+    })
+}
+
+/// `GET /v2/models/stats`.
+pub(super) fn all_stats<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
+    let model_stats = state.backend.models().iter().map(|model| model.stats()).collect();
+    reply::json(StatusCode::OK, &Statistics { model_stats })
+}
+
+/// `POST /v2/repository/index`.
+pub(super) async fn index<B: Backend>(
+    state: &ServerState<B>,
+    call: &Call<'_>,
+    body: &mut Incoming,
+) -> Result<Response<Reply>, InferError> {
+    let wanted: IndexRequest = read(state, call, body).await?;
+    let entries: Vec<IndexEntry> = state
+        .backend
+        .models()
+        .iter()
+        .map(entry)
+        .filter(|entry| !wanted.ready || entry.state == ModelState::Ready)
+        .collect();
+    Ok(reply::json(StatusCode::OK, &entries))
+}
+
+fn entry<M: Served>(model: &Arc<M>) -> IndexEntry {
+    let (state, reason) = match model.availability() {
+        Availability::Ready => (ModelState::Ready, String::new()),
+        Availability::Loading => (ModelState::Loading, "no replica is ready yet".to_owned()),
+        Availability::Asleep => (ModelState::Ready, "asleep until it is asked for".to_owned()),
+        Availability::Unavailable { reason } => (ModelState::Unavailable, reason),
+    };
+    let version = Some(model.version().to_owned());
+    IndexEntry { name: model.name().to_owned(), version, state, reason }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LoadRequest {
+    parameters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// `POST /v2/repository/models/{model}/load` and `unload`: puts a configured model back into
+/// service, or takes it out.
+pub(super) async fn put_in_service<B: Backend>(
+    state: &ServerState<B>,
+    call: &Call<'_>,
+    body: &mut Incoming,
+    (model, in_service): (&str, bool),
+) -> Result<Response<Reply>, InferError> {
+    state.access.load().require(Scope::Admin, &call.head.headers, call.peer.address)?;
+    let request: LoadRequest = read(state, call, body).await?;
+    if in_service && !request.parameters.is_empty() {
+        return Err(InferError::Unsupported { what: "changing a model's configuration on load" });
+    }
+    let target = Target { model: model.into(), version: None };
+    let model = state.find(&target)?;
+    model.set_in_service(in_service);
+    tracing::info!(model = model.name(), in_service, "model service changed by request");
+    Ok(reply::json(StatusCode::OK, &json!({})))
+}
+
+/// The body as JSON, or the default if there is none.
+async fn read<B: Backend, T: Default + for<'de> Deserialize<'de>>(
+    state: &ServerState<B>,
+    call: &Call<'_>,
+    body: &mut Incoming,
+) -> Result<T, InferError> {
+    let limits = BodyLimits {
+        arriving_bytes: MAX_CALL_BYTES,
+        unpacked_bytes: MAX_CALL_BYTES,
+        ..state.body_limits()
+    };
+    let (body, _share) = body::read(&call.head.headers, body, limits, call.arrived).await?;
+    if body.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(&body)
+        .map_err(|error| InferError::BadBody { problem: error.to_string() })
+}

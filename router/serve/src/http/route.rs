@@ -1,0 +1,258 @@
+//! Paths of the inference listener, read by hand: the grammar is small and the infer path is hot.
+
+use std::borrow::Cow;
+
+use http::Method;
+
+use crate::error::InferError;
+
+/// The longest piece of a path that an error repeats.
+const QUOTED_BYTES: usize = 80;
+
+const READ: &[&str] = &["GET", "HEAD"];
+const WRITE: &[&str] = &["POST"];
+const ANY: &[&str] = &[];
+
+/// What a path asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route<'a> {
+    Server,
+    Live,
+    Ready,
+    AllStats,
+    Model(Target<'a>, Question),
+    Infer(Target<'a>),
+    Index,
+    Load(Cow<'a, str>),
+    Unload(Cow<'a, str>),
+    /// Part of the protocol family that Sluice does not have, by name.
+    Unsupported(&'static str),
+}
+
+/// What is asked about one model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Metadata,
+    Ready,
+    Config,
+    Stats,
+}
+
+/// The model, and the version if the path has one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target<'a> {
+    pub(super) model: Cow<'a, str>,
+    pub(super) version: Option<Cow<'a, str>>,
+}
+
+impl<'a> Route<'a> {
+    /// Reads `path`, and checks `method` against it.
+    pub(super) fn of(method: &Method, path: &'a str) -> Result<Self, InferError> {
+        let route = Self::parse(path).ok_or_else(|| unknown(path))?;
+        let allowed = route.methods();
+        if allowed.is_empty() || allowed.contains(&method.as_str()) {
+            Ok(route)
+        } else {
+            Err(InferError::WrongMethod { method: method.clone(), allowed })
+        }
+    }
+
+    fn parse(path: &'a str) -> Option<Self> {
+        let rest = match path.strip_prefix("/v2")? {
+            "" | "/" => return Some(Self::Server),
+            rest => rest.strip_prefix('/')?,
+        };
+        let (head, tail) = rest.split_once('/').unwrap_or((rest, ""));
+        match head {
+            "models" => Self::parse_model(tail),
+            "health" => match tail {
+                "live" => Some(Self::Live),
+                "ready" => Some(Self::Ready),
+                _ => None,
+            },
+            "repository" => Self::parse_repository(tail),
+            "systemsharedmemory" | "cudasharedmemory" => Some(Self::Unsupported("shared memory")),
+            "trace" if tail == "setting" => Some(Self::Unsupported("trace settings")),
+            "logging" if tail.is_empty() => Some(Self::Unsupported("changing log settings")),
+            _ => None,
+        }
+    }
+
+    fn parse_model(tail: &'a str) -> Option<Self> {
+        if tail == "stats" {
+            return Some(Self::AllStats);
+        }
+        let (model, rest) = tail.split_once('/').unwrap_or((tail, ""));
+        let (version, verb) = match rest.strip_prefix("versions/") {
+            Some(rest) => {
+                let (version, verb) = rest.split_once('/').unwrap_or((rest, ""));
+                (Some(decoded(version)?), verb)
+            }
+            None => (None, rest),
+        };
+        let target = Target { model: decoded(model)?, version };
+        Some(match verb {
+            "infer" => Self::Infer(target),
+            "" => Self::Model(target, Question::Metadata),
+            "ready" => Self::Model(target, Question::Ready),
+            "config" => Self::Model(target, Question::Config),
+            "stats" => Self::Model(target, Question::Stats),
+            "generate" | "generate_stream" => Self::Unsupported("generate"),
+            "trace/setting" => Self::Unsupported("trace settings"),
+            _ => return None,
+        })
+    }
+
+    /// `index` or `models/{m}/load`, with or without the name of a repository in front.
+    fn parse_repository(tail: &'a str) -> Option<Self> {
+        let parse = |tail: &'a str| {
+            if tail == "index" {
+                return Some(Self::Index);
+            }
+            let (model, verb) = tail.strip_prefix("models/")?.split_once('/')?;
+            match verb {
+                "load" => Some(Self::Load(decoded(model)?)),
+                "unload" => Some(Self::Unload(decoded(model)?)),
+                _ => None,
+            }
+        };
+        parse(tail).or_else(|| parse(tail.split_once('/')?.1))
+    }
+
+    fn methods(&self) -> &'static [&'static str] {
+        match self {
+            Self::Server | Self::Live | Self::Ready | Self::AllStats | Self::Model(..) => READ,
+            Self::Infer(_) | Self::Index | Self::Load(_) | Self::Unload(_) => WRITE,
+            Self::Unsupported(_) => ANY,
+        }
+    }
+}
+
+/// That `path` leads nowhere.
+pub fn unknown(path: &str) -> InferError {
+    let end = path.floor_char_boundary(QUOTED_BYTES);
+    InferError::UnknownPath { path: path[..end].to_owned() }
+}
+
+/// One segment with its `%xx` undone; none if it is empty or not UTF-8.
+fn decoded(segment: &str) -> Option<Cow<'_, str>> {
+    if segment.is_empty() {
+        return None;
+    }
+    if !segment.contains('%') {
+        return Some(Cow::Borrowed(segment));
+    }
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte == b'%' {
+            let digit = |at: usize| char::from(*tail.get(at)?).to_digit(16);
+            bytes.push((digit(0)? * 16 + digit(1)?) as u8);
+            rest = &tail[2..];
+        } else {
+            bytes.push(byte);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(path: &str) -> Result<Route<'_>, u16> {
+        Route::of(&Method::GET, path).map_err(|error| error.status().as_u16())
+    }
+
+    fn post(path: &str) -> Result<Route<'_>, u16> {
+        Route::of(&Method::POST, path).map_err(|error| error.status().as_u16())
+    }
+
+    fn target<'a>(model: &'a str, version: Option<&'a str>) -> Target<'a> {
+        Target { model: model.into(), version: version.map(Cow::Borrowed) }
+    }
+
+    #[test]
+    fn every_path_of_the_protocol_is_known() {
+        use Question::{Config, Metadata, Ready, Stats};
+        for (path, route) in [
+            ("/v2", Route::Server),
+            ("/v2/", Route::Server),
+            ("/v2/health/live", Route::Live),
+            ("/v2/health/ready", Route::Ready),
+            ("/v2/models/stats", Route::AllStats),
+            ("/v2/models/m", Route::Model(target("m", None), Metadata)),
+            ("/v2/models/m/ready", Route::Model(target("m", None), Ready)),
+            ("/v2/models/m/config", Route::Model(target("m", None), Config)),
+            ("/v2/models/m/stats", Route::Model(target("m", None), Stats)),
+            ("/v2/models/m/versions/v10", Route::Model(target("m", Some("v10")), Metadata)),
+            ("/v2/models/m/versions/1/ready", Route::Model(target("m", Some("1")), Ready)),
+            ("/v2/models/m/versions/1/config", Route::Model(target("m", Some("1")), Config)),
+            ("/v2/models/m/versions/1/stats", Route::Model(target("m", Some("1")), Stats)),
+        ] {
+            assert_eq!(get(path), Ok(route), "{path}");
+        }
+        for (path, route) in [
+            ("/v2/models/m/infer", Route::Infer(target("m", None))),
+            ("/v2/models/m/versions/1/infer", Route::Infer(target("m", Some("1")))),
+            ("/v2/repository/index", Route::Index),
+            ("/v2/repository/disk/index", Route::Index),
+            ("/v2/repository/models/m/load", Route::Load("m".into())),
+            ("/v2/repository/models/m/unload", Route::Unload("m".into())),
+            ("/v2/repository/disk/models/m/load", Route::Load("m".into())),
+            ("/v2/systemsharedmemory/region/a/register", Route::Unsupported("shared memory")),
+            ("/v2/cudasharedmemory/status", Route::Unsupported("shared memory")),
+            ("/v2/trace/setting", Route::Unsupported("trace settings")),
+            ("/v2/models/m/trace/setting", Route::Unsupported("trace settings")),
+            ("/v2/logging", Route::Unsupported("changing log settings")),
+            ("/v2/models/m/generate", Route::Unsupported("generate")),
+            ("/v2/models/m/versions/1/generate_stream", Route::Unsupported("generate")),
+        ] {
+            assert_eq!(post(path), Ok(route), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_model_name_is_percent_decoded_and_nothing_else_is() {
+        assert_eq!(post("/v2/models/a%2Fb%20c/infer"), Ok(Route::Infer(target("a/b c", None))));
+        assert_eq!(post("/v2/models/%C3%A9/infer"), Ok(Route::Infer(target("é", None))));
+        for path in ["/v2/models/%/infer", "/v2/models/%4/infer", "/v2/models/%ff/infer"] {
+            assert_eq!(post(path), Err(404), "{path}");
+        }
+        assert_eq!(post("/v2/m%6fdels/m/infer"), Err(404));
+    }
+
+    #[test]
+    fn other_paths_lead_nowhere() {
+        for path in [
+            "/",
+            "",
+            "*",
+            "/v1",
+            "/v2x",
+            "/v2//",
+            "/v2/models",
+            "/v2/models/",
+            "/v2/models//infer",
+            "/v2/models/m/versions/",
+            "/v2/models/m/versions//infer",
+            "/v2/models/m/infer/",
+            "/v2/health",
+            "/v2/repository",
+            "/v2/repository/a/b/index",
+        ] {
+            assert_eq!(get(path), Err(404), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_method_is_answered_with_the_right_ones() {
+        let error = Route::of(&Method::GET, "/v2/models/m/infer").unwrap_err();
+        assert_eq!(error.status(), 405);
+        assert_eq!(error.to_string(), "GET is not allowed here; use POST");
+        assert_eq!(get("/v2/repository/index"), Err(405));
+        assert_eq!(post("/v2/health/live"), Err(405));
+        assert_eq!(Route::of(&Method::HEAD, "/v2").unwrap(), Route::Server);
+    }
+}

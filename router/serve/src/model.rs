@@ -1,0 +1,388 @@
+//! One served model: its settings, its dispatcher and its cache, and whether it is in service.
+
+mod view;
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use config::Class;
+use foldhash::fast::RandomState;
+use futures_util::future::Either;
+use oip::{Signature, model::ModelStats};
+use parking_lot::Mutex;
+use policy::fleet::{SliceName, Traffic};
+
+pub use self::view::{Replicas, View};
+use crate::{
+    cache::{self, Cache},
+    clock::Clock,
+    count::recent::{Point, Recent},
+    dispatch::{Dispatcher, Replica},
+    error::InferError,
+    request::{Answer, Request},
+};
+
+/// A served model as a door sees it: [`Model`], or ten lines in a test of the protocol.
+pub trait Served: Send + Sync + 'static {
+    /// The name in paths and replies.
+    fn name(&self) -> &str;
+
+    /// The one version served.
+    fn version(&self) -> &str;
+
+    /// What runs it, as its replicas report it.
+    fn platform(&self) -> String;
+
+    /// The most rows one request or batch may hold.
+    fn max_batch(&self) -> u32;
+
+    /// The class of requests that name none.
+    fn class(&self) -> Class;
+
+    /// The time from arrival to answer, and the share of requests that must keep within it.
+    fn objective(&self) -> (Duration, f64);
+
+    /// What it takes and gives; none until a replica has said.
+    fn signature(&self) -> Option<Arc<Signature>>;
+
+    /// Whether it can be asked now.
+    fn availability(&self) -> Availability;
+
+    /// Takes it out of service, or puts it back. Doing either twice is doing it once.
+    fn set_in_service(&self, in_service: bool);
+
+    /// Whether equal requests may be answered from memory.
+    fn remembers(&self) -> bool;
+
+    /// What it has done since the router started.
+    fn stats(&self) -> ModelStats;
+
+    /// Answers `request`. Dropping the future is the client hanging up.
+    fn infer(&self, request: Request) -> impl Future<Output = Result<Answer, InferError>> + Send;
+}
+
+/// Whether a model can be asked now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// At least one replica is warm.
+    Ready,
+    /// Replicas are on their way.
+    Loading,
+    /// It has no replica because nobody has asked for it; the next request brings one.
+    Asleep,
+    /// It cannot be asked, and nothing is being done about it.
+    Unavailable {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// A model the router serves.
+#[derive(Debug)]
+pub struct Model {
+    name: String,
+    version: String,
+    config: ArcSwap<config::Model>,
+    shape: ArcSwapOption<Shape>,
+    /// The revision of the replica that last came into rotation.
+    edition: Mutex<Option<u64>>,
+    in_service: AtomicBool,
+    asleep: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+    dispatcher: Arc<Dispatcher>,
+    cache: Arc<Cache>,
+    clock: Clock,
+    recent: Mutex<Recent>,
+}
+
+/// Why a model's last replica failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// For people.
+    pub reason: String,
+    /// Whether its executor is being started again, so that waiting may help.
+    pub returns: bool,
+}
+
+/// What a replica said of the model itself.
+#[derive(Debug)]
+struct Shape {
+    signature: Arc<Signature>,
+    platform: String,
+    max_batch: u32,
+}
+
+impl Model {
+    /// A model without replicas. Must be made inside a runtime.
+    pub fn start(config: &config::Model, weights: &[f64], clock: Clock) -> io::Result<Self> {
+        let dispatcher = Dispatcher::start(config, clock)?;
+        dispatcher.reconfigure(config, weights);
+        Ok(Self {
+            name: config.name.clone(),
+            version: config.version.clone(),
+            config: ArcSwap::from_pointee(config.clone()),
+            shape: ArcSwapOption::empty(),
+            edition: Mutex::new(None),
+            in_service: AtomicBool::new(true),
+            asleep: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            dispatcher,
+            cache: Cache::new(&config.name, cache_bytes(config)),
+            recent: Mutex::new(Recent::new(clock.now())),
+            clock,
+        })
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> Arc<config::Model> {
+        self.config.load_full()
+    }
+
+    /// Its queue and replicas.
+    pub fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
+    }
+
+    /// Puts new settings in force.
+    pub fn reconfigure(&self, config: &config::Model, weights: &[f64]) {
+        self.config.store(Arc::new(config.clone()));
+        self.dispatcher.reconfigure(config, weights);
+        self.cache.resize(cache_bytes(config));
+    }
+
+    /// A replica is connected and warm.
+    pub fn attach(&self, replica: Replica, platform: &str, max_batch: u32) {
+        let before = self.shape.swap(Some(Arc::new(Shape {
+            signature: Arc::clone(&replica.signature),
+            platform: platform.to_owned(),
+            max_batch,
+        })));
+        if before.is_some_and(|before| before.signature != replica.signature) {
+            self.cache.clear();
+        }
+        *self.failure.lock() = None;
+        self.dispatcher.attach(replica);
+    }
+
+    /// A replica could not be had, or is gone.
+    pub fn failed(&self, failure: Failure) {
+        *self.failure.lock() = Some(failure);
+    }
+
+    /// Why its last replica failed, until one is warm.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure.lock().clone()
+    }
+
+    /// Remembers its counts of now, so that later ones can be held against them.
+    pub fn take_counts(&self) {
+        let totals = self.dispatcher.metrics().totals();
+        let waiting = self.dispatcher.waiting();
+        self.recent.lock().take(self.clock.now(), totals, waiting);
+    }
+
+    /// How it went in the last minutes.
+    pub fn history(&self) -> Vec<Point> {
+        self.recent.lock().history()
+    }
+
+    /// What is going on, if these are its replicas as reported.
+    pub fn view(&self, reported: Replicas) -> View {
+        let config = self.config.load();
+        let totals = self.dispatcher.metrics().totals();
+        let (availability, reason) = match self.availability() {
+            Availability::Ready => ("ready", None),
+            Availability::Loading => ("loading", None),
+            Availability::Asleep => ("asleep", None),
+            Availability::Unavailable { reason } => ("unavailable", Some(reason)),
+        };
+        View {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            availability: availability.to_owned(),
+            reason,
+            slo_ms: config.slo.as_secs_f64() * 1e3,
+            slo_target: config.slo_target,
+            max_batch: self.max_batch(),
+            batching: config.batching.name().to_owned(),
+            recent: self.recent.lock().view(self.clock.now(), &totals),
+            totals,
+            dispatch: self.dispatcher.view(),
+            replicas: reported.of_which(self.dispatcher.replicas()),
+            cache: self.cached(),
+        }
+    }
+
+    /// Whether it has no replica until it is asked for.
+    pub fn sleep(&self, asleep: bool) {
+        self.asleep.store(asleep, Ordering::Relaxed);
+    }
+
+    /// A replica of revision `digest` comes into rotation: what others answered is not given again.
+    pub fn came(&self, digest: u64) {
+        let before = self.edition.lock().replace(digest);
+        if before.is_some_and(|before| before != digest) {
+            self.cache.clear();
+        }
+    }
+
+    /// A replica of revision `digest` is gone. If a newer revision serves, what that one answered last
+    /// is not given again.
+    pub fn left(&self, digest: u64) {
+        if self.edition.lock().is_some_and(|edition| edition != digest) {
+            self.cache.clear();
+        }
+    }
+
+    /// Its requests since the start.
+    pub fn traffic(&self) -> Traffic {
+        let totals = self.dispatcher.metrics().totals();
+        let inside = self.dispatcher.view();
+        let stats = self.stats();
+        let answered = stats.inference_stats.success.count.max(1);
+        let waiting = inside.waiting as u64;
+        let (eligible, within) = (totals.eligible(), totals.within_objective);
+        let slowdowns = inside.slowdowns_by_slice();
+        Traffic {
+            // A rise is to be seen when requests come, not when they are answered.
+            arrived: eligible + totals.abandoned + waiting + inside.in_flight as u64,
+            late: eligible.saturating_sub(totals.failed + within),
+            eligible,
+            within,
+            waiting,
+            rows_per_request: (stats.inference_count as f64 / answered as f64).max(1.0),
+            slowdown: slowdowns.map(|(name, by)| (SliceName(name.to_owned()), by)).collect(),
+        }
+    }
+
+    /// How full its cache is; none if it has none.
+    pub fn cached(&self) -> Option<cache::View> {
+        self.cache.is_on().then(|| self.cache.view())
+    }
+
+    async fn recall(&self, request: Request) -> Result<Answer, InferError> {
+        let caller = self.dispatcher.caller(request.arrived);
+        let objective = self.config.load().slo;
+        let result = self.cache.answer(request, objective, &self.dispatcher).await;
+        caller.told(&result);
+        result
+    }
+}
+
+fn cache_bytes(config: &config::Model) -> usize {
+    usize::try_from(config.cache_mib << 20).unwrap_or(usize::MAX)
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.dispatcher.close();
+    }
+}
+
+/// The models served, in the order of the configuration.
+#[derive(Debug, Default)]
+pub struct Models {
+    list: Vec<Arc<Model>>,
+    by_name: HashMap<String, Arc<Model>, RandomState>,
+}
+
+impl Models {
+    /// These models.
+    pub fn new(list: Vec<Arc<Model>>) -> Self {
+        let by_name = list.iter().map(|model| (model.name.clone(), Arc::clone(model)));
+        Self { by_name: by_name.collect(), list }
+    }
+
+    /// Each, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Arc<Model>> {
+        self.list.iter()
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
+        self.by_name.get(name)
+    }
+}
+
+impl Served for Model {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn platform(&self) -> String {
+        self.shape.load().as_ref().map_or_else(String::new, |shape| shape.platform.clone())
+    }
+
+    fn max_batch(&self) -> u32 {
+        let configured = self.config.load().max_batch;
+        self.shape.load().as_ref().map_or(configured, |shape| shape.max_batch.min(configured))
+    }
+
+    fn class(&self) -> Class {
+        self.config.load().class
+    }
+
+    fn objective(&self) -> (Duration, f64) {
+        let config = self.config.load();
+        (config.slo, config.slo_target)
+    }
+
+    fn signature(&self) -> Option<Arc<Signature>> {
+        self.shape.load().as_ref().map(|shape| Arc::clone(&shape.signature))
+    }
+
+    fn availability(&self) -> Availability {
+        if !self.in_service.load(Ordering::Relaxed) {
+            return Availability::Unavailable { reason: "unloaded by request".to_owned() };
+        }
+        if self.dispatcher.replicas() > 0 {
+            return Availability::Ready;
+        }
+        if self.asleep.load(Ordering::Relaxed) {
+            return Availability::Asleep;
+        }
+        match &*self.failure.lock() {
+            Some(Failure { reason, returns: false }) => {
+                Availability::Unavailable { reason: reason.clone() }
+            }
+            Some(Failure { returns: true, .. }) | None => Availability::Loading,
+        }
+    }
+
+    fn set_in_service(&self, in_service: bool) {
+        self.in_service.store(in_service, Ordering::Relaxed);
+        if !in_service {
+            self.cache.clear();
+        }
+    }
+
+    fn remembers(&self) -> bool {
+        self.cache.is_on()
+    }
+
+    fn stats(&self) -> ModelStats {
+        self.dispatcher.tally().stats(&self.name, &self.version)
+    }
+
+    fn infer(&self, request: Request) -> impl Future<Output = Result<Answer, InferError>> + Send {
+        if self.cache.is_on() {
+            // In a box, so that models without a cache do not pay for its size.
+            return Either::Left(Box::pin(self.recall(request)));
+        }
+        let ticket = self.dispatcher.submit(request);
+        Either::Right(async move { ticket?.answer().await })
+    }
+}

@@ -1,0 +1,35 @@
+//! What a model is asked and what it gives, whichever door the request came through.
+
+use std::{sync::Arc, time::Duration};
+
+use config::Class;
+use oip::Tensor;
+use tokio::time::Instant;
+
+use crate::trace::Traced;
+
+/// One inference request, decoded and checked against the model's signature.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The inputs, in the order of the signature.
+    pub inputs: Vec<Tensor>,
+    /// Its rows. At least 1, at most the model's `max_batch`.
+    pub rows: u32,
+    /// When its head was read. Deadlines count from here.
+    pub arrived: Instant,
+    /// The client's own limit, if it gave one.
+    pub timeout: Option<Duration>,
+    /// Who goes first when not all can.
+    pub class: Class,
+    /// The client, as `auth::Caller::tenant`.
+    pub tenant: u32,
+    /// Its trace, if it is traced.
+    pub traced: Option<Arc<Traced>>,
+}
+
+/// What a model gave for one request.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// The outputs, in the order of the signature.
+    pub outputs: Vec<Tensor>,
+}

@@ -1,0 +1,285 @@
+//! The router as a whole: both listeners, the loops behind them, and an orderly end.
+
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use config::Config;
+use control::Stored;
+use rustix::process::Signal;
+use serve::{
+    auth::Access,
+    clock::wall_s,
+    count,
+    drain::{Drain, Times, stop_signals},
+    http::{self, ServerState},
+};
+use store::OpenError;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot},
+    task::{JoinHandle, JoinSet},
+    time::interval,
+};
+
+use crate::{
+    admin::{self, Admin, Hooks},
+    election::{Candidacy, Election, Ground},
+    fleet::{self, LOCAL, Trust},
+    jobs::Jobs,
+    leader::Standing,
+    learned::Learned,
+    lend,
+    office::Office,
+    orders::Orders,
+    place,
+    registry::Registry,
+    reload::{self, reload},
+    state::{self, State},
+    steer, takeover,
+};
+
+pub use serve::{drain::Ended, trace::Build};
+
+/// A router that listens.
+#[derive(Debug)]
+pub struct Router {
+    state: Arc<ServerState<Registry>>,
+    inference: SocketAddr,
+    admin: SocketAddr,
+    join: Option<SocketAddr>,
+    signals: mpsc::Receiver<()>,
+    stop_admin: oneshot::Sender<()>,
+    admin_task: JoinHandle<()>,
+    served: JoinHandle<()>,
+    /// Its part in who leads, if there are others.
+    election: Option<(Arc<Election>, JoinSet<()>)>,
+}
+
+/// Why a router could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address could not be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is kept in the state directory cannot be used.
+    #[error("cannot use what is kept in state_dir")]
+    State(#[from] OpenError),
+    /// The system would not give a timer or a signal handler.
+    #[error("cannot start")]
+    System(#[from] io::Error),
+}
+
+/// What a router is started with.
+#[derive(Debug)]
+pub struct Start {
+    /// The configuration.
+    pub config: Config,
+    /// The file it came from, to be read again on reload.
+    pub file: Option<PathBuf>,
+    /// What workers of other machines must know to join, if they may.
+    pub token: Option<String>,
+    /// The program it is part of.
+    pub build: Build,
+}
+
+impl Router {
+    /// Listens on both addresses and starts every loop. Must be called inside a runtime.
+    pub async fn start(start: Start) -> Result<Self, StartError> {
+        let Start { config, file, token, build } = start;
+        let (tracing, tls) = (config.tracing.clone(), config.tls.clone());
+        let signals = stop_signals()?;
+        let settings = config.router.clone();
+        let inference = bind(settings.listen).await?;
+        let admin_listener = bind(settings.admin_listen).await?;
+        let (inference_at, admin_at) = (inference.local_addr()?, admin_listener.local_addr()?);
+        let door = match (settings.join_listen, token) {
+            (Some(address), Some(token)) => Some((bind(address).await?, token)),
+            (Some(_) | None, _) => None,
+        };
+        let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
+        let access = Access::new(&config.tenants, &config.keys);
+        let ground = config.etcd.as_ref().map(|etcd| Ground::new(etcd, admin_at));
+        let state_dir = settings.state_dir.as_deref();
+        let (jobs, orders, standing) = match &ground {
+            Some(ground) => (
+                Jobs::shared(ground.records()),
+                Orders::shared(ground.records()),
+                Arc::clone(ground.standing()),
+            ),
+            None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Standing::alone()),
+        };
+        let learned = Learned::open(state_dir)?;
+        let stored = Stored { jobs, orders, learned, leadership: standing };
+        let registry = Registry::start(config, stored)?;
+        let fleet = Arc::clone(registry.fleet());
+        let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
+        reload::secure(&state, tls);
+        reload::trace(&state, tracing.as_ref(), &build);
+        state.backend.loaded(true, wall_s());
+        if let Some((listener, token)) = door {
+            let shared = Arc::clone(&state);
+            let tls = move || shared.tls.load().as_ref().map(|tls| Arc::clone(&tls.join));
+            tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
+        }
+        let control = state.backend.control();
+        let election = ground.map(|ground| stand(ground, &state));
+        tokio::spawn(place::run(Arc::downgrade(control), Arc::clone(state.backend.plan())));
+        tokio::spawn(lend::run(Arc::downgrade(control)));
+        tokio::spawn(take_counts(Arc::clone(&state)));
+        outlive_file_limits()?;
+        reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
+        let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
+        let (stop_admin, stopped) = oneshot::channel();
+        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build)));
+        let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));
+        Ok(Self {
+            state,
+            inference: inference_at,
+            admin: admin_at,
+            join: join_at,
+            signals,
+            stop_admin,
+            admin_task,
+            served,
+            election,
+        })
+    }
+
+    /// `https`, or `http` without `[tls]`.
+    pub fn scheme(&self) -> &'static str {
+        if self.state.tls.load().is_some() { "https" } else { "http" }
+    }
+
+    /// Where inference is served.
+    pub fn inference(&self) -> SocketAddr {
+        self.inference
+    }
+
+    /// Where administration is served.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Where workers join, if they may.
+    pub fn join(&self) -> Option<SocketAddr> {
+        self.join
+    }
+
+    /// Speaks with a worker in this process over `stream`, until either hangs up.
+    pub fn welcome(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+        let fleet = Arc::clone(self.state.backend.fleet());
+        tokio::spawn(async move { fleet::welcome(stream, LOCAL, &Trust::Everyone, &fleet).await });
+    }
+
+    /// Returns when every model has the replicas it must have, or with why one never will.
+    pub fn warm(&self) -> impl Future<Output = Result<(), String>> + use<> {
+        let state = Arc::clone(&self.state);
+        async move { state.backend.warm().await }
+    }
+
+    /// Serves until told to stop, then drains.
+    pub async fn run(mut self) -> Ended {
+        let drain: &Drain = &self.state.drain;
+        let times = || {
+            let settings = self.state.settings.load();
+            Times { delay: settings.drain_delay, timeout: settings.drain_timeout }
+        };
+        let ended = drain.run(&mut self.signals, times, self.served).await;
+        if let Some((election, tasks)) = self.election {
+            drop(tasks);
+            election.resign().await;
+        }
+        self.state.backend.fleet().close();
+        self.state.backend.plane().connections().close();
+        let tracer = self.state.tracer.swap(None);
+        if let Some(tracer) = tracer {
+            tracer.close().await;
+        }
+        let _ = self.stop_admin.send(());
+        let _ = self.admin_task.await;
+        ended
+    }
+}
+
+/// Stands for election, and does what it leads to.
+fn stand(ground: Ground, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
+    let control = state.backend.control();
+    let (plane, fleet) = (Arc::clone(control.plane()), Arc::clone(control.fleet()));
+    let Candidacy { election, mut tasks, events } = ground.stand(plane, fleet);
+    tasks.spawn(takeover::run(Arc::clone(control), events));
+    tasks.spawn(follow_orders(Arc::clone(state)));
+    (election, tasks)
+}
+
+/// Puts the objectives that the leader has taken in force at this router too.
+async fn follow_orders(state: Arc<ServerState<Registry>>) {
+    let mut orders = state.backend.orders().changed();
+    while orders.changed().await.is_ok() {
+        let state = Arc::clone(&state);
+        let _ = tokio::task::spawn_blocking(move || reload::aim(&state.backend)).await;
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|source| StartError::Listen { address, source })
+}
+
+fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
+    let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
+    let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
+    Hooks {
+        jobs: Some(Arc::new(Office::new(Arc::clone(state.backend.control())))),
+        metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
+        state: Box::new(move || {
+            serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
+        }),
+        history: Box::new(move || serde_json::to_value(past.backend.history()).unwrap_or_default()),
+        reload: Box::new(move || {
+            let (state, file) = (Arc::clone(&reloading), file.clone());
+            let build = for_reload.clone();
+            Box::pin(async move { reload(&state, file, &build).await })
+        }),
+        objective: Box::new(move |asked| {
+            let (state, build) = (Arc::clone(&steered), for_steering.clone());
+            Box::pin(async move { reload::objective(&state, &build, asked).await })
+        }),
+        order: Box::new(move |order| {
+            let state = Arc::clone(&ordered);
+            Box::pin(async move { steer::order(&state, order).await })
+        }),
+    }
+}
+
+/// Has a file that may not grow be an error of whoever writes, as a full disk is, and not the end.
+fn outlive_file_limits() -> io::Result<()> {
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
+}
+
+fn reload_on_hangup(
+    state: Arc<ServerState<Registry>>,
+    file: Option<PathBuf>,
+    build: Build,
+) -> io::Result<()> {
+    let mut hangups = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            let _ = reload(&state, file.clone(), &build).await;
+        }
+    });
+    Ok(())
+}
+
+async fn take_counts(state: Arc<ServerState<Registry>>) {
+    let mut ticks = interval(count::recent::EVERY);
+    loop {
+        ticks.tick().await;
+        state.backend.take_counts();
+    }
+}
