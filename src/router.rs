@@ -3,11 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use config::Config;
-use router::{
-    drain::Ended,
-    serve::{Router, Start},
-    trace::Build,
-};
+use router::compose::{Build, Ended, Router, Start};
 
 use crate::{
     notify,

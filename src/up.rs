@@ -6,7 +6,11 @@ mod run_dir;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use config::Config;
-use router::{drain::Ended, fleet::LOCAL, place, serve::Router};
+use router::{
+    compose::{Ended, Router},
+    fleet::LOCAL,
+    place,
+};
 use worker::{Door, Host, Launch};
 
 use self::run_dir::RunDir;

@@ -15,10 +15,8 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use client::Client;
 use policy::dispatch::ClosedBy;
-use router::{
-    count::{ModelMetrics, Outcome, TenantMetrics},
-    metrics::Format,
-};
+use router::metrics::Format;
+use serve::count::{ModelMetrics, Outcome, TenantMetrics};
 use support::{Samples, large, thread_cpu};
 
 const ROUNDS: usize = 100;

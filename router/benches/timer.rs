@@ -8,7 +8,7 @@ mod support;
 
 use std::{io, time::Duration};
 
-use router::{alarm::Alarm, clock::Clock};
+use serve::{alarm::Alarm, clock::Clock};
 use support::Samples;
 use tokio::time::{Instant, sleep};
 

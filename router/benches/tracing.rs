@@ -21,7 +21,7 @@ use std::{
 use client::Client;
 use config::Tracing;
 use http::HeaderMap;
-use router::trace::{Build, SpanMetrics, Tracer};
+use serve::trace::{Build, SpanMetrics, Tracer};
 use support::{Samples, router::Running, thread_cpu};
 use tokio::time::Instant;
 

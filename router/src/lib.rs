@@ -1,40 +1,30 @@
-//! The front door and the loops behind it.
+//! The router: composes the data plane of package `serve` with the control plane.
 //!
-//! [`http`] and [`admin`] are the listeners, [`cache`] spares what was answered before, [`dispatch`]
-//! turns requests into batches by the decisions of the `policy` package, [`transport`] carries them
-//! to executors, [`fleet`] hears the workers and keeps the connections they report, [`place`] tells the
-//! workers what there shall be, [`lend`] gives what is idle to [`jobs`], and [`leader`] says whether this
-//! router does either.
+//! [`compose`] starts and stops it, [`admin`] is its listener for operators, [`fleet`] hears the
+//! workers, [`place`] decides what runs on them, [`lend`] gives idle slices to [`jobs`], [`leader`]
+//! says whether this router does either, and [`plane`] is how they ask the data plane.
 
 pub mod admin;
-pub mod alarm;
-pub mod auth;
-pub mod cache;
-pub mod clock;
-pub mod count;
+pub mod compose;
+pub mod control;
 pub mod dataplane;
-pub mod dispatch;
-pub mod drain;
 pub mod election;
-pub mod error;
 pub mod fleet;
-pub mod http;
 pub mod jobs;
 pub mod leader;
 pub mod learned;
+pub mod ledger;
 pub mod lend;
 pub mod metrics;
-pub mod model;
+pub mod office;
 pub mod orders;
 pub mod place;
 pub mod plane;
 pub mod records;
 pub mod registry;
+pub mod reload;
 pub mod replay;
-pub mod replica;
-pub mod request;
-pub mod serve;
 pub mod state;
 mod steer;
-pub mod trace;
-pub mod transport;
+pub mod takeover;
+pub mod wallclock;

@@ -1,36 +1,32 @@
 //! Every model served, as the listeners see them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use config::{Config, Objective};
+use config::Config;
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Change, Records};
-
-use crate::{
+use serve::{
     clock::Clock,
     count::{Outcome, recent::Point},
-    dataplane::DataPlane,
     error::InferError,
-    fleet::Fleet,
     http::backend::{Backend, Check},
+    model::{Availability, Model, Models, Served},
+    trace::SpanMetrics,
+};
+
+use crate::{
+    control::{Control, Stored},
+    dataplane::DataPlane,
+    fleet::Fleet,
     jobs::Jobs,
     leader::Standing,
-    lend::{Ledger, WallClock},
-    model::{Availability, Model, Models, Served},
-    orders::{Aim, Orders},
-    place::{Planned, afar},
+    orders::Orders,
+    place::Planned,
     plane::Plane,
-    serve::wall_clock_s,
-    state::{ConfigState, JobsState, ModelState, Replicas, WorkerState},
-    trace::SpanMetrics,
+    state,
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -38,29 +34,31 @@ use crate::{
 pub struct Registry {
     models: Arc<ArcSwap<Models>>,
     plane: Arc<Plane>,
-    fleet: Arc<Fleet>,
-    jobs: Arc<Jobs>,
-    orders: Arc<Orders>,
-    ledger: Arc<Ledger>,
-    standing: Arc<Standing>,
+    control: Arc<Control>,
     config: ArcSwap<Config>,
     loads: Mutex<ConfigState>,
     /// As the file has it. Held from reading the configuration in force to replacing it.
     filed: Mutex<Arc<Config>>,
-    wall: WallClock,
     clock: Clock,
     spans: Arc<SpanMetrics>,
-    plan: Planned,
+    plan: Arc<Planned>,
+}
+
+/// How the configuration was last loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfigState {
+    /// Configurations put in force since the start, that of the start included.
+    pub generation: u64,
+    /// Whether the last attempt to load one succeeded.
+    pub last_reload_successful: bool,
+    /// When the one in force was loaded, in seconds since 1970.
+    pub loaded_at_s: f64,
 }
 
 impl Registry {
-    /// The models of `config`, without replicas, and the jobs and orders that are kept, of a router
-    /// that may do what `standing` says. Must be made inside a runtime.
-    pub fn start(
-        config: Config,
-        jobs: Arc<Jobs>,
-        (orders, standing): (Arc<Orders>, Arc<Standing>),
-    ) -> io::Result<Self> {
+    /// The models of `config`, without replicas, and a control plane that begins with what is stored.
+    /// Must be made inside a runtime.
+    pub fn start(config: Config, stored: Stored) -> io::Result<Self> {
         let clock = Clock::start();
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
@@ -69,27 +67,22 @@ impl Registry {
         let plane = Arc::new(Plane::new(Arc::clone(&models)));
         let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
         Ok(Self {
-            fleet: Arc::new(Fleet::new(served, Arc::clone(&orders), Arc::clone(&standing))),
-            plane,
             models,
-            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
-            jobs,
-            orders,
-            standing,
+            plane,
+            control: Control::new(config.clone(), served, stored),
             filed: Mutex::new(Arc::new(config.clone())),
             config: ArcSwap::from_pointee(config),
             loads: Mutex::default(),
-            wall: WallClock::start(),
             clock,
             spans: Arc::default(),
-            plan: Planned::default(),
+            plan: Arc::default(),
         })
     }
 
     /// Returns when every model has the replicas it must have, or with why one never will.
     pub async fn warm(&self) -> Result<(), String> {
         loop {
-            let (mut heard, mut linked) = (self.fleet.changed(), self.plane.changed());
+            let (mut heard, mut linked) = (self.fleet().changed(), self.plane.changed());
             let mut all = true;
             for model in self.models.load().iter() {
                 // One that may sleep is loaded once, so that what it takes and gives is known.
@@ -118,78 +111,29 @@ impl Registry {
         &self.plane
     }
 
+    /// The control plane.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
     /// The workers.
     pub fn fleet(&self) -> &Arc<Fleet> {
-        &self.fleet
+        self.control.fleet()
     }
 
     /// The training jobs.
     pub fn jobs(&self) -> &Arc<Jobs> {
-        &self.jobs
+        self.control.jobs()
     }
 
     /// What operators want of the fleet.
     pub fn orders(&self) -> &Arc<Orders> {
-        &self.orders
-    }
-
-    /// Who has which slice.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+        self.control.orders()
     }
 
     /// What this router may do.
     pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
-    }
-
-    /// Takes `records` for all jobs and orders there are. May wait for a change that is being
-    /// written. Must be called inside a runtime.
-    pub fn take_records(&self, records: &Records) {
-        self.jobs.replace(records);
-        self.ledger.reset(&self.jobs.unfinished());
-        self.orders.replace(records);
-        self.aim();
-    }
-
-    /// Takes in what another router changed. May wait for a change that is being written. Must be
-    /// called inside a runtime.
-    pub fn take_change(&self, change: Change) {
-        self.orders.learn(change.clone());
-        self.jobs.learn(change);
-        self.ledger.reset(&self.jobs.unfinished());
-        self.aim();
-    }
-
-    /// Puts the objectives that operators have ordered in force. Must be called inside a runtime.
-    pub fn aim(&self) {
-        let filed = self.filed.lock();
-        let config = self.aimed(&filed);
-        let changes = config::diff(&self.config.load(), &config);
-        if changes.is_empty() {
-            return;
-        }
-        match self.reconfigure(config) {
-            Ok(()) => {
-                self.changed(wall_clock_s());
-                tracing::info!(changes = %json!(changes), "objectives are as ordered");
-            }
-            Err(error) => tracing::error!(%error, "objectives are not as ordered"),
-        }
-    }
-
-    /// The same with the objectives that operators have ordered, where they can be had.
-    pub fn aimed(&self, filed: &Config) -> Config {
-        let mut config = filed.clone();
-        for (model, aim) in &self.orders.standing().objectives {
-            let Aim { slo_ms, slo_target } = *aim;
-            let asked = Objective { model: model.clone(), slo_ms, slo_target, apply: true };
-            match config.with_objective(&asked) {
-                Ok(aimed) => config = aimed,
-                Err(error) => tracing::warn!(model, %error, "an ordered objective is let be"),
-            }
-        }
-        config
+        self.control.leadership()
     }
 
     /// The configuration in force.
@@ -217,8 +161,9 @@ impl Registry {
             model.reconfigure(settings, &weights);
         }
         self.models.store(Arc::new(Models::new(models)));
-        self.config.store(Arc::new(config));
-        self.fleet.poke();
+        let config = Arc::new(config);
+        self.config.store(Arc::clone(&config));
+        self.control.configure(config);
         Ok(())
     }
 
@@ -256,7 +201,7 @@ impl Registry {
 
     /// Milliseconds since 1970.
     pub fn wall_ms(&self) -> u64 {
-        self.wall.now_ms()
+        self.control.clock().now_ms()
     }
 
     /// Time since the start.
@@ -265,7 +210,7 @@ impl Registry {
     }
 
     /// What was decided last about who is where.
-    pub fn plan(&self) -> &Planned {
+    pub fn plan(&self) -> &Arc<Planned> {
         &self.plan
     }
 
@@ -278,40 +223,6 @@ impl Registry {
     pub fn history(&self) -> BTreeMap<String, Vec<Point>> {
         let models = self.models.load();
         models.iter().map(|model| (model.name().to_owned(), model.history())).collect()
-    }
-
-    /// The training jobs, and what is lent to them.
-    pub fn jobs_state(&self) -> JobsState {
-        let loans = self.config.load().loans.as_ref().map(|loans| loans.allow.clone());
-        self.jobs.state(loans.unwrap_or_default(), self.wall_ms())
-    }
-
-    /// Every worker.
-    fn workers_state(&self) -> Vec<WorkerState> {
-        let mut workers = self.fleet.workers(&self.ledger.lock());
-        let standing = self.orders.standing();
-        let acts = self.standing.acts().is_some();
-        for worker in &mut workers {
-            let drain = standing.drains.get(&worker.name);
-            worker.drain = drain.map(|drain| {
-                if acts { self.plan.drain(&worker.name, drain) } else { afar::drain(worker, drain) }
-            });
-        }
-        workers
-    }
-
-    /// These models, and every worker.
-    pub fn states(&self, models: &[Arc<Model>]) -> (Vec<ModelState>, Vec<WorkerState>) {
-        let workers = self.workers_state();
-        let mut replicas = HashMap::<&str, Replicas>::new();
-        let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
-        for replica in slices.flat_map(|slice| &slice.replicas) {
-            replicas.entry(&replica.model).or_default().add(replica);
-        }
-        let state = |model: &Arc<Model>| {
-            model.state(replicas.get(model.name()).copied().unwrap_or_default())
-        };
-        (models.iter().map(state).collect(), workers)
     }
 }
 
@@ -354,7 +265,7 @@ impl Backend for Registry {
     }
 
     fn workers(&self) -> Value {
-        json!({ "workers": self.workers_state() })
+        json!({ "workers": state::workers(self) })
     }
 
     fn plan(&self) -> Value {

@@ -2,100 +2,15 @@
 
 use std::sync::Arc;
 
-use config::{Config, Objective, ObjectiveError};
 use policy::fleet::SliceId;
 use serde_json::{Value, json};
+use serve::http::ServerState;
 
 use crate::{
-    admin::{ReloadError, SteerError},
-    http::ServerState,
-    lend::WallClock,
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
-    place::Outlook,
-    records::KeepError,
     registry::Registry,
-    serve::{swap, wall_clock_s},
-    trace::Build,
+    wallclock::WallClock,
 };
-
-/// Says what another objective would lead to, and puts it in force if that is asked for.
-pub(crate) async fn objective(
-    state: &Arc<ServerState<Registry>>,
-    build: &Build,
-    asked: Objective,
-) -> Result<Value, SteerError> {
-    let now = state.backend.config_in_force();
-    let then = now.with_objective(&asked)?;
-    let effect = outlook(state, &then, &asked.model).await?;
-    let changes = match asked.apply {
-        true if state.backend.orders().are_shared() => share(state, &asked, &now).await?,
-        true => apply(state, build, &asked)?,
-        false => json!(config::diff(&now, &then)),
-    };
-    let instead_of = then.overruled(&asked.model);
-    Ok(json!({
-        "model": asked.model,
-        "applied": asked.apply,
-        "changes": changes,
-        "effect": effect,
-        "until_reload": instead_of,
-    }))
-}
-
-/// Plans beside what is served, since that may take a while.
-async fn outlook(
-    state: &Arc<ServerState<Registry>>,
-    then: &Config,
-    model: &str,
-) -> Result<Option<Outlook>, SteerError> {
-    let Some(slo) = then.models.iter().find(|one| one.name == model).map(|one| one.slo) else {
-        return Ok(None);
-    };
-    let (state, model) = (Arc::clone(state), model.to_owned());
-    let planned = tokio::task::spawn_blocking(move || {
-        state.backend.plan().with_objective(&model, slo.as_secs_f64() * 1e3)
-    });
-    planned.await.map_err(|_| SteerError::Conflict { why: "planning failed".to_owned() })
-}
-
-fn apply(
-    state: &ServerState<Registry>,
-    build: &Build,
-    asked: &Objective,
-) -> Result<Value, SteerError> {
-    let next = |now: &Config| {
-        let refused = |error: ObjectiveError| ReloadError::Conflict { why: error.to_string() };
-        now.with_objective(asked).map_err(refused)
-    };
-    let mut report = swap(state, build, next)
-        .map_err(|error| SteerError::Conflict { why: error.to_string() })?;
-    state.backend.changed(wall_clock_s());
-    let changes = report["changes"].take();
-    tracing::info!(model = asked.model, %changes, "objective changed by an operator");
-    Ok(changes)
-}
-
-/// Has every router that shares an etcd with this one take an objective.
-async fn share(
-    state: &Arc<ServerState<Registry>>,
-    asked: &Objective,
-    before: &Config,
-) -> Result<Value, SteerError> {
-    let (kept, wanted) = (Arc::clone(state), asked.clone());
-    let aimed = tokio::task::spawn_blocking(move || {
-        kept.backend.orders().aim(&wanted)?;
-        kept.backend.aim();
-        Ok::<(), KeepError>(())
-    });
-    let failed = |_| SteerError::Conflict { why: "writing failed".to_owned() };
-    aimed.await.map_err(failed)?.map_err(|error| match error {
-        KeepError::Follows { leader } => SteerError::Follows { leader },
-        KeepError::File(_) | KeepError::Etcd(_) => SteerError::Unkept { why: error.to_string() },
-    })?;
-    let changes = json!(config::diff(before, &state.backend.config_in_force()));
-    tracing::info!(model = asked.model, %changes, "objective changed by an operator");
-    Ok(changes)
-}
 
 /// Says what an order would lead to, and lets it stand if that is asked for.
 pub(crate) async fn order(

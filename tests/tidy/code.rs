@@ -106,6 +106,19 @@ fn only_the_driver_module_may_use_unsafe_code() {
 }
 
 #[test]
+fn every_module_says_what_it_is_for() {
+    let tests = |path: &str| path.contains("tests/") || path.ends_with("/tests.rs");
+    let mut problems = Vec::new();
+    for file in files_of("rs").iter().filter(|file| !tests(&file.path)) {
+        let documented = file.lines().any(|(_, line)| line.starts_with("//! "));
+        if !documented {
+            problems.push(format!("{}: no line that starts with //!", file.path));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
 fn policy_names_no_clock_and_no_io() {
     let mut problems = Vec::new();
     let policy = |file: &File| file.path.starts_with("router/policy/src/");

@@ -109,7 +109,7 @@ fn program() -> Program {
 }
 
 #[test]
-fn every_malformed_body_is_a_4xx_that_says_why_and_the_connection_serves_on() {
+fn malformed_body_is_a_4xx_and_the_connection_stays_open() {
     let program = program();
     let mut client = program.client();
     let cases = malformed();
@@ -135,7 +135,7 @@ fn every_malformed_body_is_a_4xx_that_says_why_and_the_connection_serves_on() {
 }
 
 #[test]
-fn unknown_names_are_404_and_wrong_methods_405_on_one_connection() {
+fn unknown_names_are_404_and_wrong_methods_405() {
     let program = program();
     let mut client = program.client();
     let row = Body::row().bytes;

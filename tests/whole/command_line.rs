@@ -76,7 +76,7 @@ fn completions_exist_for_every_shell_and_know_the_subcommands() {
 }
 
 #[test]
-fn ask_19_checking_a_file_with_six_mistakes_prints_six_lines_each_with_its_place_and_exits_78() {
+fn check_prints_every_mistake_with_its_position_and_exits_78() {
     let file = Path::new(ROOT).join("router/config/src/testdata/six-mistakes.toml");
     let file = file.to_str().unwrap();
     let output = sluice(&["check", file]);
@@ -90,7 +90,7 @@ fn ask_19_checking_a_file_with_six_mistakes_prints_six_lines_each_with_its_place
 }
 
 #[test]
-fn a_file_that_is_not_there_exits_78_by_name_from_check_and_from_up() {
+fn missing_file_exits_78_from_check_and_up() {
     for args in [&["check", "nowhere/such.toml"][..], &["up", "--config", "nowhere/such.toml"]] {
         let output = sluice(args);
         assert_eq!(output.status.code(), Some(78), "{args:?}");
@@ -100,7 +100,7 @@ fn a_file_that_is_not_there_exits_78_by_name_from_check_and_from_up() {
 }
 
 #[test]
-fn ask_19_a_good_file_exits_0_and_prints_where_each_value_came_from() {
+fn check_of_a_valid_file_exits_0_and_prints_origins() {
     let file = Path::new(ROOT).join("configs/router.toml");
     let file = file.to_str().unwrap();
     let checked = sluice(&["check", file]);
@@ -188,7 +188,7 @@ fn a_runtime_directory_that_is_not_there_is_done_without() {
 }
 
 #[test]
-fn a_second_program_on_a_port_in_use_names_the_address_and_exits_1() {
+fn port_in_use_names_the_address_and_exits_1() {
     let first = Setup::new().sleeper("echo", 1, "slo_ms = 50").gpus(1).start();
     for (variable, address) in
         [("SLUICE_LISTEN", first.inference()), ("SLUICE_ADMIN_LISTEN", first.admin())]

@@ -223,7 +223,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn whatever_happens_to_orders_and_notices_the_wanted_executors_are_there_once_in_the_end() {
+fn wanted_executors_exist_once_despite_damaged_messages() {
     thread::scope(|scope| {
         for seed in 1..=3 {
             scope.spawn(move || run(seed));

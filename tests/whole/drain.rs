@@ -24,7 +24,7 @@ fn wait_unready(program: &Program) {
 }
 
 #[test]
-fn ask_21_readiness_fails_first_while_new_connections_are_still_served() {
+fn drain_fails_readiness_before_it_stops_accepting() {
     let mut program = program(2, 300);
     assert_eq!(program.ask_admin("/readyz").status, 200);
     program.signal(Signal::TERM);
@@ -41,7 +41,7 @@ fn ask_21_readiness_fails_first_while_new_connections_are_still_served() {
 }
 
 #[test]
-fn ask_21_requests_in_flight_when_the_listener_closes_are_answered() {
+fn requests_in_flight_are_answered_during_a_drain() {
     for delay_s in [0, 1] {
         let mut program = program(delay_s, 1_500);
         let mut clients = [program.client(), program.client()];
@@ -63,7 +63,7 @@ fn ask_21_requests_in_flight_when_the_listener_closes_are_answered() {
 }
 
 #[test]
-fn ask_21_a_second_signal_ends_it_at_once() {
+fn second_signal_ends_a_drain_at_once() {
     // If the second signal were not heard, this would take the hour of the delay.
     let mut program = program(3_600, 5);
     let executors = program.executors();
@@ -77,7 +77,7 @@ fn ask_21_a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn ask_21_a_drain_over_http_is_the_same_as_a_signal() {
+fn drain_over_http_equals_a_signal() {
     let mut program = program(0, 700);
     let mut client = program.client();
     client.send_infer("slow", &Body::row());

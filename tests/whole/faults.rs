@@ -19,7 +19,7 @@ fn is_back(slice: &Value, restarts: u64) -> bool {
 }
 
 #[test]
-fn requests_on_an_executor_that_hangs_are_answered_by_another_long_before_their_deadline() {
+fn hung_executor_requests_are_served_by_another_in_time() {
     let program = Setup::new()
         .sleeper("pair", 20, "slo_ms = 60000\nmax_batch = 1\nreplicas = { min = 2, max = 2 }")
         .gpus(2)
@@ -40,7 +40,7 @@ fn requests_on_an_executor_that_hangs_are_answered_by_another_long_before_their_
 }
 
 #[test]
-fn no_request_fails_when_one_of_two_executors_is_killed_and_it_comes_back() {
+fn no_request_fails_when_one_of_two_executors_is_killed() {
     let mut program = Setup::new()
         .router("drain_delay_s = 0")
         .sleeper("pair", 20, "slo_ms = 20000\nmax_batch = 2\nreplicas = { min = 2, max = 2 }")
@@ -87,7 +87,7 @@ fn no_request_fails_when_one_of_two_executors_is_killed_and_it_comes_back() {
 }
 
 #[test]
-fn a_model_without_its_only_replica_is_refused_with_a_reason_and_served_once_it_is_back() {
+fn model_without_replica_is_refused_until_it_is_back() {
     let program =
         Setup::new().sleeper("one", 1_000, "slo_ms = 20000\nmax_batch = 1").gpus(1).start();
     assert_eq!(program.client().infer("one", &Body::row()).status, 200);

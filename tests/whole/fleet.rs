@@ -22,7 +22,7 @@ fn clients(program: &Program) -> Vec<Client> {
 }
 
 #[test]
-fn executor_worker_and_router_die_in_turn_and_every_request_with_time_is_answered() {
+fn requests_survive_executor_worker_and_router_deaths() {
     let mut fleet = Split::start(pair(), TWO_GPUS);
     let mut ever = fleet.router.executors();
     assert_eq!(ever.len(), 2);
@@ -63,7 +63,7 @@ fn executor_worker_and_router_die_in_turn_and_every_request_with_time_is_answere
 }
 
 #[test]
-fn ask_24_a_router_without_workers_is_live_and_not_ready() {
+fn router_without_workers_is_live_and_not_ready() {
     let (program, _) = split::router(pair());
     assert_eq!(program.ask_admin("/livez").status, 200);
     assert_eq!(program.ask_admin("/readyz").status, 503);
@@ -75,7 +75,7 @@ fn ask_24_a_router_without_workers_is_live_and_not_ready() {
 fn a_worker_with_another_token_is_refused_and_told_why() {
     let (router, door) = split::router(pair());
     let worker = split::worker(&door, "0123456789abcdef-other", "alpha", TWO_GPUS);
-    eventually("it is told", || {
+    eventually("the router reports it", || {
         worker.log().contains("the router refused us: the token is not this fleet's").then_some(())
     });
     eventually("the router tells too", || {
@@ -86,7 +86,7 @@ fn a_worker_with_another_token_is_refused_and_told_why() {
 }
 
 #[test]
-fn ask_24_a_worker_that_is_silent_is_shown_so_and_its_replicas_serve_on() {
+fn silent_worker_is_shown_and_its_replicas_keep_serving() {
     let fleet = Split::start(pair(), TWO_GPUS);
     let ever = fleet.router.executors();
     fleet.worker.signal(Signal::STOP);
@@ -106,7 +106,7 @@ fn ask_24_a_worker_that_is_silent_is_shown_so_and_its_replicas_serve_on() {
 }
 
 #[test]
-fn a_second_worker_in_the_same_directory_or_of_the_same_name_is_refused() {
+fn second_worker_of_one_directory_or_name_is_rejected() {
     let fleet = Split::start(pair(), TWO_GPUS);
     let file = fleet.worker.folder().path().join("worker.toml");
     let twin = ["worker", "--config", file.to_str().unwrap()];
@@ -125,7 +125,7 @@ fn a_second_worker_in_the_same_directory_or_of_the_same_name_is_refused() {
 }
 
 #[test]
-fn ask_21_a_worker_that_is_stopped_hands_its_replicas_over_first() {
+fn stopping_worker_hands_its_replicas_over_first() {
     let fleet = Split::start(pair(), TWO_GPUS);
     let ever = fleet.router.executors();
     let mut beta = split::worker(&fleet.door, TOKEN, "beta", TWO_GPUS);
@@ -200,7 +200,7 @@ fn models_and_replicas_come_and_go_by_reload_and_nobody_is_lost() {
 }
 
 #[test]
-fn ask_23_a_model_is_replaced_without_a_gap() {
+fn model_is_replaced_without_a_gap() {
     let settings = "slo_ms = 20000\nmax_batch = 2\nmemory_mib = 100";
     let setup = Setup::new().sleeper("pair", 10, settings).gpus(1);
     let text = setup.text();

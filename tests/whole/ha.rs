@@ -105,7 +105,7 @@ fn serves(program: &Program) {
 }
 
 #[test]
-fn a_leader_that_is_paused_is_replaced_and_changes_nothing_when_it_wakes() {
+fn paused_leader_is_replaced_and_changes_nothing_on_resume() {
     let fleet = Routers::start(&[]);
     let (paused, old) = fleet.leader();
     let other = 1 - paused;
@@ -131,7 +131,7 @@ fn a_leader_that_is_paused_is_replaced_and_changes_nothing_when_it_wakes() {
 }
 
 #[test]
-fn a_leader_paused_until_its_worker_hung_up_finds_its_steps_taken_once_and_is_refused() {
+fn paused_leader_without_worker_takes_no_step_twice() {
     let fleet = Routers::start(&[]);
     let (paused, old) = fleet.leader();
     let other = 1 - paused;
@@ -191,7 +191,7 @@ fn a_job_outlives_the_leader_that_started_it_and_runs_once() {
 }
 
 #[test]
-fn without_etcd_inference_goes_on_and_planning_stops_until_it_is_back() {
+fn inference_continues_and_planning_stops_without_etcd() {
     let mut fleet = Routers::start(&[]);
     let (_, before) = fleet.leader();
     fleet.etcd.kill();
@@ -214,7 +214,7 @@ fn without_etcd_inference_goes_on_and_planning_stops_until_it_is_back() {
 }
 
 #[test]
-fn a_worker_refuses_what_a_router_deposed_wishes() {
+fn worker_ignores_desired_state_from_former_leader() {
     let door = TcpListener::bind("127.0.0.1:0").unwrap();
     let fleet = Routers::start(&[door.local_addr().unwrap().to_string()]);
     let (_, term) = fleet.leader();

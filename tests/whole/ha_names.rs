@@ -16,14 +16,14 @@ fn readiness(router: &Program) -> (u16, String) {
 }
 
 #[test]
-fn of_two_routers_with_one_name_the_second_says_so_and_leads_only_once_the_first_is_gone() {
+fn second_router_of_one_name_leads_only_after_the_first() {
     let etcd = Etcd::start();
     let (mut first, door) = router(&etcd, "same");
     let term = eventually("the first leads", || leads(&first));
     let (second, other) = router(&etcd, "same");
     let _worker = worker(&[door, other]);
     first.wait_word("ready");
-    let (status, why) = eventually("the second is told", || {
+    let (status, why) = eventually("the second router reports it", || {
         let told = readiness(&second);
         told.1.contains("[-]own name failed").then_some(told)
     });
@@ -47,7 +47,7 @@ fn of_two_routers_with_one_name_the_second_says_so_and_leads_only_once_the_first
 }
 
 #[test]
-fn a_router_that_is_killed_and_started_again_has_its_name_and_leads_again() {
+fn restarted_router_has_its_name_and_leads_again() {
     let etcd = Etcd::start();
     let (mut killed, _) = router(&etcd, "same");
     let term = eventually("it leads", || leads(&killed));

@@ -21,7 +21,7 @@ fn executors_of(program: &Program, model: &str) -> Vec<u32> {
 }
 
 #[test]
-fn requests_on_an_executor_that_hangs_are_served_elsewhere_or_refused_in_time_and_it_is_replaced() {
+fn hung_executor_is_replaced_and_its_requests_end_in_time() {
     let program = Setup::new()
         .sleeper("pair", 10, "slo_ms = 8000\nmax_batch = 2\nreplicas = { min = 2, max = 2 }")
         .sleeper("lone", 10, "slo_ms = 1000\nmax_batch = 1\nreplicas = { min = 1, max = 1 }")

@@ -37,7 +37,7 @@ fn crowd(program: &Program, size: usize) -> Vec<Client> {
 }
 
 #[test]
-fn ask_7_of_300_requests_whose_270_clients_leave_few_more_than_30_are_executed() {
+fn requests_of_disconnected_clients_are_not_executed() {
     let program = program();
     let mut clients = crowd(&program, ALL);
     clients.truncate(STAY);
@@ -56,7 +56,7 @@ fn ask_7_of_300_requests_whose_270_clients_leave_few_more_than_30_are_executed()
 }
 
 #[test]
-fn ask_8_after_waves_of_hangups_the_state_is_that_of_a_fresh_program() {
+fn disconnects_leave_no_state_behind() {
     let program = program();
     let fresh = program.state("slow")["dispatch"].clone();
     for wave in 0..3 {

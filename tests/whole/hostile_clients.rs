@@ -188,7 +188,7 @@ fn bombs_are_413_and_many_at_once_are_no_worse() {
 }
 
 #[test]
-fn thousands_of_idle_connections_leave_room_for_those_who_are_there() {
+fn thousands_of_idle_connections_do_not_block_others() {
     many_files();
     let mut siege = Siege::begin("max_connections = 2000\nheader_timeout_ms = 600000");
     let idle: Vec<TcpStream> = (0..3_000).map(|_| connect(siege.door())).collect();
@@ -258,7 +258,7 @@ fn what_is_not_http_is_400_or_hung_up_on() {
         let said = rest(&mut stream);
         let http1 = said.is_empty() || said.starts_with(b"HTTP/1.1 4");
         let http2 = bytes.starts_with(b"PRI") && said.get(3) == Some(&SETTINGS);
-        assert!(http1 || http2, "{} is told {}", bytes.escape_ascii(), said.escape_ascii());
+        assert!(http1 || http2, "{} gets {}", bytes.escape_ascii(), said.escape_ascii());
     }
     siege.held(16);
 }
@@ -289,7 +289,7 @@ fn http2(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn http2_streams_that_are_reset_as_soon_as_they_are_opened_pile_up_nothing() {
+fn http2_streams_reset_at_once_leave_nothing_behind() {
     let mut siege = Siege::begin("");
     for _ in 0..4 {
         let mut stream = http2(siege.door());
@@ -307,7 +307,7 @@ fn http2_streams_that_are_reset_as_soon_as_they_are_opened_pile_up_nothing() {
 }
 
 #[test]
-fn http2_floods_of_frames_that_want_an_answer_are_held_up_or_hung_up_on() {
+fn http2_frame_floods_are_throttled_or_disconnected() {
     let mut siege = Siege::begin("");
     let ping = frame(PING, 0, 0, &[0; 8]);
     let setting = frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\xff\xff");
@@ -322,7 +322,7 @@ fn http2_floods_of_frames_that_want_an_answer_are_held_up_or_hung_up_on() {
 }
 
 #[test]
-fn http2_answers_that_may_not_be_sent_are_bounded_by_the_streams_there_may_be() {
+fn http2_unsent_responses_are_bounded_by_the_stream_limit() {
     let mut siege = Siege::begin("");
     for _ in 0..4 {
         let mut stream = http2(siege.door());

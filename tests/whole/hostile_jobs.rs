@@ -26,7 +26,7 @@ fn serves(program: &Program) {
 }
 
 #[test]
-fn what_can_never_run_is_refused_when_it_is_submitted_with_the_numbers() {
+fn job_that_can_never_run_is_rejected_with_the_numbers() {
     let setup = lender("tenant_slices = 2\ntenant_jobs = 2\nlease_s = 3600").tables(
         "[[tenant]]\nname = \"research\"\nkey_sha256 = \
          \"5ec1a7e3a1e6a5b0a1f6d3a8c0b1d2e3f405162738495a6b7c8d9eafb0c1d2e3\"",

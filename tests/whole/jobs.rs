@@ -61,7 +61,7 @@ fn a_job_of_the_command_line_runs_on_an_idle_slice_and_ends() {
 }
 
 #[test]
-fn inference_takes_a_slice_back_and_the_job_goes_on_from_its_checkpoint() {
+fn reclaimed_job_resumes_from_its_checkpoint() {
     let program = lender("notice_s = 20").start();
     let run = program.folder().path().join("state/run");
     let training = Counting::submit(&program, 1, &run);
@@ -100,7 +100,7 @@ fn a_gang_starts_whole_is_preempted_whole_and_resumes_whole() {
     for rank in [0, 1] {
         let starts = training.starts(rank);
         assert_eq!(starts.iter().map(|(_, width)| *width).collect::<Vec<_>>(), [2, 2]);
-        assert!(starts[1].0 > 0, "rank {rank} began anew: {starts:?}");
+        assert!(starts[1].0 > 0, "rank {rank} restarted from 0: {starts:?}");
     }
 }
 
@@ -118,7 +118,7 @@ fn no_job_is_lost_or_run_twice_when_all_is_killed_at_once() {
     let mut program = program.again(&["up", "--config", config.to_str().unwrap()]);
     program.wait_ready();
     wait_state(&program, training.id, "running");
-    assert_eq!([0, 1].map(|rank| training.pid(rank)), before, "it was started anew");
+    assert_eq!([0, 1].map(|rank| training.pid(rank)), before, "it was restarted");
     assert_eq!(job(&program, waiting)["state"], "queued");
     training.go();
     let done = wait_state(&program, training.id, "done");

@@ -53,7 +53,7 @@ fn outlives_a_kill(mut fleet: Split) {
     fleet.worker.signal(Signal::KILL);
     fleet.worker.wait_end();
     let fleet = fleet.replace_router();
-    assert_eq!(fleet.router.workers().len(), 0, "nobody can have told it");
+    assert_eq!(fleet.router.workers().len(), 0, "no worker has reported");
     let after = eventually("the planner has looked", || measured(&fleet.router));
     assert_eq!(after, before);
 }
@@ -64,7 +64,7 @@ fn after_a_kill_the_planner_knows_a_model_it_has_no_replica_of() {
 }
 
 #[test]
-fn on_a_full_disk_what_is_learned_is_kept_as_soon_as_there_is_room_and_inference_goes_on() {
+fn learned_data_is_persisted_after_a_full_disk() {
     let (mut router, door) = split::router(setup());
     let (path, empty) = (file(&router), learned(&router));
     limit(&router, Resource::Fsize, Some(empty.len() as u64 + 10));

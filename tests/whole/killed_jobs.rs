@@ -168,47 +168,47 @@ fn while_it_shrinks(last: Last) {
 }
 
 #[test]
-fn a_running_job_is_found_by_router_and_worker_and_tried_again_if_it_was_killed() {
+fn running_job_is_found_again_and_retried_if_killed() {
     while_it_runs(Last::Job);
 }
 
 #[test]
-fn a_running_job_is_found_by_router_and_worker_and_tried_again_if_its_keeper_was_killed() {
+fn running_job_is_retried_if_its_supervisor_was_killed() {
     while_it_runs(Last::Keeper);
 }
 
 #[test]
-fn a_noticed_job_stays_noticed_whoever_is_killed_and_waits_once_it_is_killed() {
+fn noticed_job_stays_noticed_and_waits_once_killed() {
     while_it_stops("noticed", &json!({"DEAF": "1"}), Last::Job);
 }
 
 #[test]
-fn a_noticed_job_stays_noticed_whoever_is_killed_and_waits_once_its_keeper_is_killed() {
+fn noticed_job_waits_once_its_supervisor_is_killed() {
     while_it_stops("noticed", &json!({"DEAF": "1"}), Last::Keeper);
 }
 
 #[test]
-fn a_checkpointing_job_goes_on_with_it_whoever_is_killed_and_waits_once_it_is_killed() {
+fn checkpointing_job_continues_and_waits_once_killed() {
     while_it_stops("checkpointing", &json!({}), Last::Job);
 }
 
 #[test]
-fn a_checkpointing_job_goes_on_with_it_whoever_is_killed_and_waits_once_its_keeper_is_killed() {
+fn checkpointing_job_waits_once_its_supervisor_is_killed() {
     while_it_stops("checkpointing", &json!({}), Last::Keeper);
 }
 
 #[test]
-fn a_shrinking_job_shrinks_whoever_is_killed_and_though_a_rank_is_killed() {
+fn shrinking_job_shrinks_even_if_a_rank_is_killed() {
     while_it_shrinks(Last::Job);
 }
 
 #[test]
-fn a_shrinking_job_shrinks_whoever_is_killed_and_though_a_keeper_is_killed() {
+fn shrinking_job_shrinks_even_if_a_supervisor_is_killed() {
     while_it_shrinks(Last::Keeper);
 }
 
 #[test]
-fn a_preempted_job_waits_whoever_is_killed_and_goes_on_from_its_checkpoint() {
+fn preempted_job_waits_and_resumes_whatever_is_killed() {
     let fleet = Fleet::start();
     fleet.release();
     let training = fleet.job(&json!(1), &json!({}));
@@ -273,7 +273,7 @@ impl Stuck {
 }
 
 #[test]
-fn a_starting_job_is_started_once_though_router_and_worker_are_killed() {
+fn starting_job_starts_once_if_router_and_worker_are_killed() {
     let stuck = Stuck::start();
     // Else it would give the start up, should all this take long.
     stuck.fleet.split.worker.signal(Signal::STOP);

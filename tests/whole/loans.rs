@@ -35,7 +35,7 @@ fn beside(latency_ms: u32, settings: &str, loans: &str) -> Program {
 }
 
 #[test]
-fn a_job_grows_when_slices_are_left_and_goes_on_from_its_checkpoint() {
+fn job_grows_into_free_slices_from_its_checkpoint() {
     let program = lender("lease_s = 3\nnotice_s = 3").start();
     want(&program, 2);
     wait_ready(&program, 2);
@@ -63,7 +63,7 @@ fn a_job_grows_when_slices_are_left_and_goes_on_from_its_checkpoint() {
 }
 
 #[test]
-fn a_job_beside_a_model_that_misses_is_paused_then_stopped_and_left_to_wait() {
+fn job_beside_a_missing_model_is_paused_then_stopped() {
     let program = beside(50, "slo_ms = 120\nreplicas = { min = 1, max = 1 }", LONG);
     let run = program.folder().path().join("state/run");
     let training = Counting::submit(&program, 1, &run);

@@ -53,7 +53,7 @@ fn document(program: &Program) -> Value {
 }
 
 #[test]
-fn a_drained_worker_is_left_without_a_lost_request_and_stays_so_over_a_restart() {
+fn drain_loses_no_request_and_survives_a_restart() {
     let mut fleet = Split::start(pair(), TWO_GPUS);
     let mut beta = split::worker(&fleet.door, TOKEN, "beta", TWO_GPUS);
     beta.wait_word("worker ");
@@ -99,7 +99,7 @@ fn a_drained_worker_is_left_without_a_lost_request_and_stays_so_over_a_restart()
 }
 
 #[test]
-fn a_drain_that_leaves_too_little_says_so_first_and_is_done_if_asked_for() {
+fn drain_beyond_capacity_warns_first_and_can_be_applied() {
     let mut program = pair().router("drain_delay_s = 0").gpus(2).start();
     let run = |program: &Program, args: &[&str]| {
         let url = format!("http://{}", program.admin());
@@ -159,7 +159,7 @@ fn a_job_on_a_drained_worker_gets_its_notice_and_goes_on_later() {
 }
 
 #[test]
-fn a_replica_is_moved_to_a_named_slice_and_pinned_there_without_a_lost_request() {
+fn replica_moves_to_a_pinned_slice_without_a_lost_request() {
     let settings = "slo_ms = 20000\nmemory_mib = 2000";
     let setup = Setup::new().router("state_dir = \"state\"").router("drain_delay_s = 0");
     let mut program = setup.sleeper("one", 10, settings).gpus(2).start();

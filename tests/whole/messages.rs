@@ -28,8 +28,7 @@ fn is_as_wished(router: &Program, replicas: usize) -> bool {
 }
 
 #[test]
-fn a_worker_whose_messages_are_lost_late_doubled_swapped_and_torn_does_what_was_wished_in_the_end()
-{
+fn worker_reaches_desired_state_despite_damaged_messages() {
     let settings = "slo_ms = 20000\nmax_batch = 2\nreplicas = { min = 2, max = 2 }";
     let setup = Setup::new().sleeper("pair", 5, settings);
     let seed = 9;
@@ -91,7 +90,7 @@ fn beside_etcd(relay: &Relay) -> (Program, Program) {
 }
 
 #[test]
-fn a_router_whose_talk_with_etcd_is_lost_late_and_cut_off_keeps_each_job_once_and_serves_on() {
+fn router_stores_each_job_once_despite_damaged_etcd_traffic() {
     let etcd = Etcd::start();
     let seed = 5;
     let relay = Relay::of_bytes(etcd.endpoint().trim_start_matches("http://"), seed);

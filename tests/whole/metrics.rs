@@ -30,7 +30,7 @@ fn declared() -> impl Iterator<Item = &'static Spec> {
 }
 
 #[test]
-fn every_series_of_a_model_is_there_at_zero_before_its_first_request() {
+fn model_series_exist_at_zero_before_the_first_request() {
     let program = Setup::new()
         .sleeper("a", 1, "slo_ms = 1000")
         .sleeper("b", 1, "slo_ms = 1000")
@@ -51,7 +51,7 @@ fn every_series_of_a_model_is_there_at_zero_before_its_first_request() {
 }
 
 #[test]
-fn every_metric_has_its_type_and_its_help_and_none_is_undeclared() {
+fn every_metric_is_declared_with_type_and_help() {
     let program = Setup::new().sleeper("echo", 1, "slo_ms = 1000").gpus(1).start();
     assert_eq!(program.client().infer("echo", &Body::row()).status, 200);
     let metrics = program.metrics();
@@ -93,7 +93,7 @@ fn histograms_rise_to_their_count() {
 }
 
 #[test]
-fn ask_16_an_objective_on_an_edge_is_counted_alike_by_histogram_and_counter() {
+fn histogram_and_counter_agree_at_a_bucket_edge() {
     // Far from the edge on either side: in time by a second, or late and refused.
     let program = Setup::new().sleeper("echo", 3, "slo_ms = 2000").gpus(1).start();
     let mut client = program.client();
@@ -110,7 +110,7 @@ fn ask_16_an_objective_on_an_edge_is_counted_alike_by_histogram_and_counter() {
 }
 
 #[test]
-fn ask_18_the_sizes_of_batches_why_they_closed_and_the_limit_in_force_are_told() {
+fn batch_sizes_close_reasons_and_limits_are_exposed() {
     let settings = "slo_ms = 60000\nmax_batch = 4\nbatching = \"deadline\"";
     let program = Setup::new().sleeper("slow", 20, settings).gpus(1).start();
     program.signal_executor(Signal::STOP);
@@ -212,7 +212,7 @@ fn each_request_ends_exactly_once_whatever_happens_to_it() {
 }
 
 #[test]
-fn ask_15_the_waiting_and_the_age_of_the_oldest_are_shown_while_nothing_finishes() {
+fn queue_length_and_age_are_shown_while_nothing_finishes() {
     let settings = "slo_ms = 60000\nmax_batch = 1";
     let program = Setup::new().sleeper("slow", 20, settings).gpus(1).start();
     program.signal_executor(Signal::STOP);

@@ -25,7 +25,7 @@ fn objective(program: &Program) -> (Value, Value) {
 }
 
 #[test]
-fn the_effect_of_an_objective_is_told_without_putting_it_in_force() {
+fn objective_preview_changes_nothing() {
     let program = start();
     let asked = json!({"model": "slow", "slo_ms": 9});
     let told = eventually("the planner has decided on a replica that is there", || {
@@ -52,7 +52,7 @@ fn an_objective_that_is_applied_holds_until_the_next_reload() {
     assert_eq!(objective(&program), (json!(40.0), json!(0.9)));
     let kept = reply.json()["until_reload"].to_string();
     assert!(kept.contains("slo_ms = 1000 (") && kept.contains("sluice.toml:"), "{kept}");
-    assert!(program.log().contains("objective changed by an operator"), "{}", program.log());
+    assert!(program.log().contains("operator changed an objective"), "{}", program.log());
     assert_eq!(program.metrics().value("sluice_objective_seconds{model=\"slow\"}"), 0.04);
     assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
     let changes = program.reload().json()["changes"].as_array().unwrap().len();

@@ -45,7 +45,7 @@ fn is_overload(reply: &Reply) {
 }
 
 #[test]
-fn ask_10_a_hopeless_request_is_refused_while_the_work_ahead_of_it_still_runs() {
+fn hopeless_request_is_refused_while_work_ahead_still_runs() {
     let program = three_seconds();
     let _ahead = fill(&program);
     let reply = program.client().infer("slow", &Body::row());
@@ -57,7 +57,7 @@ fn ask_10_a_hopeless_request_is_refused_while_the_work_ahead_of_it_still_runs() 
 }
 
 #[test]
-fn ask_11_a_crowd_gets_answers_or_refusals_with_numbers_and_nothing_else() {
+fn crowd_gets_responses_or_refusals_with_numbers() {
     let program = Setup::new().sleeper("slow", 100, "slo_ms = 1000\nmax_batch = 2").gpus(1).start();
     let mut clients: Vec<_> = (0..120).map(|_| program.client()).collect();
     clients.iter_mut().for_each(|client| client.send_infer("slow", &Body::row()));
@@ -84,7 +84,7 @@ fn ask_11_a_crowd_gets_answers_or_refusals_with_numbers_and_nothing_else() {
 }
 
 #[test]
-fn ask_10_a_timeout_shorter_than_one_batch_is_refused_at_once_with_that_timeout() {
+fn timeout_shorter_than_one_batch_is_refused_at_once() {
     let program = three_seconds();
     let in_header = Body::row().with("sluice-timeout-ms", "100");
     let mut in_body = Body::row();
@@ -104,7 +104,7 @@ fn ask_10_a_timeout_shorter_than_one_batch_is_refused_at_once_with_that_timeout(
 }
 
 #[test]
-fn ask_12_every_form_of_one_request_is_refused_alike_under_load() {
+fn every_form_of_a_request_is_refused_alike_under_load() {
     let program = three_seconds();
     let _ahead = fill(&program);
     let data = count_from(1.0, 1);
@@ -118,7 +118,7 @@ fn ask_12_every_form_of_one_request_is_refused_alike_under_load() {
 }
 
 #[test]
-fn ask_12_every_form_of_one_request_is_answered_alike_without_load() {
+fn every_form_of_a_request_is_served_alike_without_load() {
     let program = Setup::new().sleeper("slow", 5, "slo_ms = 20000").gpus(1).start();
     let data = count_from(1.0, 1);
     for body in forms(&data) {
@@ -136,7 +136,7 @@ fn forms(data: &[f32]) -> [Body; 4] {
 }
 
 #[test]
-fn ask_6_a_refusal_comes_at_the_deadline_while_the_only_replica_is_stuck() {
+fn refusal_comes_at_the_deadline_while_the_replica_hangs() {
     let program = Setup::new().sleeper("slow", 20, "slo_ms = 300\nmax_batch = 1").gpus(1).start();
     let executor = program.executors()[0];
     process::signal(executor, Signal::STOP);

@@ -49,7 +49,7 @@ fn load(url: &str, model: &str, rate: u32, seconds: u32) {
 }
 
 #[test]
-fn idle_models_take_the_least_of_one_gpu_and_every_replica_says_why() {
+fn idle_models_use_the_least_and_every_replica_has_a_reason() {
     let program = two_models(4).start();
     let plan = plan(&program);
     assert_eq!(plan["gpus_used"], 1, "{plan:#}");
@@ -60,7 +60,7 @@ fn idle_models_take_the_least_of_one_gpu_and_every_replica_says_why() {
 }
 
 #[test]
-fn a_rising_load_gets_slices_cut_for_it_while_every_request_is_answered() {
+fn rising_load_gets_new_slices_while_serving() {
     let program = two_models(4).start();
     let before = program.slices().len();
     let url = format!("http://{}", program.inference());

@@ -1,5 +1,10 @@
 //! A new configuration in a running program: whole or not at all.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -34,7 +39,7 @@ fn settings(program: &Program) -> Value {
 }
 
 #[test]
-fn ask_20_a_hangup_puts_a_new_objective_in_force() {
+fn sighup_applies_a_new_objective() {
     let (program, text) = start();
     assert_eq!(slo_ms(&program), 1000.0);
     program.rewrite(&text.replace("slo_ms = 1000", "slo_ms = 750"));
@@ -46,7 +51,7 @@ fn ask_20_a_hangup_puts_a_new_objective_in_force() {
 }
 
 #[test]
-fn ask_20_a_reload_by_post_reports_exactly_what_changed() {
+fn reload_by_post_reports_exactly_what_changed() {
     let (program, text) = start();
     let same = program.reload();
     assert_eq!((same.status, same.json()), (200, json!({"changes": []})));
@@ -68,7 +73,7 @@ fn ask_20_a_reload_by_post_reports_exactly_what_changed() {
 }
 
 #[test]
-fn ask_20_a_broken_file_changes_nothing_and_its_problems_are_told_by_place() {
+fn invalid_file_changes_nothing_and_lists_its_problems() {
     let (program, text) = start();
     let before = settings(&program);
     let broken = text.replace("slo_ms = 1000", "slo_ms = 750\nmax_bach = 3");
@@ -116,7 +121,7 @@ fn a_broken_file_changes_nothing_on_a_hangup_either() {
 }
 
 #[test]
-fn a_change_that_needs_a_restart_is_refused_with_all_that_came_with_it() {
+fn reload_that_needs_a_restart_is_rejected_whole() {
     let (program, text) = start();
     let before = settings(&program);
     let wants: [(&str, String); 3] = [
@@ -144,7 +149,7 @@ fn the_demo_has_no_file_to_read_again_and_says_so() {
 }
 
 #[test]
-fn ask_4_a_smaller_batch_limit_in_force_while_larger_requests_wait_loses_nobody() {
+fn smaller_batch_limit_loses_no_waiting_request() {
     let setup = Setup::new().sleeper("slow", 300, "slo_ms = 30000\nmax_batch = 8").gpus(1);
     let text = setup.text();
     let program = setup.start();
@@ -163,4 +168,65 @@ fn ask_4_a_smaller_batch_limit_in_force_while_larger_requests_wait_loses_nobody(
         assert!(told, "{}", reply.text());
     }
     assert_eq!(program.client().infer("slow", &Body::json(&count_from(1.0, 2))).status, 200);
+}
+
+/// A server that is a program of ours, and that writes down the environment it was started with.
+fn served() -> Setup {
+    let inner = Setup::new()
+        .router("drain_delay_s = 0")
+        .sleeper("slow", 5, "slo_ms = 20000\nmax_batch = 8")
+        .gpus(1);
+    let (text, slow) = (inner.text(), inner.folder().path().join("slow.csv"));
+    let outer = Setup::new();
+    outer.replace("inner.toml", text.as_bytes());
+    outer.replace("slow.csv", &fs::read(slow).unwrap());
+    let folder = outer.folder().path().display().to_string();
+    let run = "echo $MARK $0 $$ >> started; exec \"$1\" up --config inner.toml";
+    let sluice = env!("CARGO_BIN_EXE_sluice");
+    outer
+        .tables(&format!(
+            "[[model]]\nname = \"slow\"\nengine = \"server\"\nslo_ms = 20000\nmax_batch = 8\n\
+             directory = \"{folder}\"\nready_timeout_s = 60\n\
+             command = [\"/bin/sh\", \"-c\", {run:?}, \"first\", \"{sluice}\"]\n\
+             environment = {{ MARK = \"red\", SLUICE_LISTEN = \"{{host}}:{{port}}\", \
+             SLUICE_ADMIN_LISTEN = \"127.0.0.1:0\" }}\nreplicas = {{ min = 1, max = 1 }}\n"
+        ))
+        .gpus(2)
+}
+
+#[test]
+fn a_reload_restarts_a_server_model_and_loses_no_request() {
+    let setup = served();
+    let text = setup.text();
+    let program = setup.start();
+    let started = program.folder().path().join("started");
+    let starts = || -> Vec<(String, PathBuf)> {
+        let lines = fs::read_to_string(&started).unwrap();
+        let start = |line: &str| {
+            let (how, pid) = line.rsplit_once(' ').unwrap();
+            (how.to_owned(), Path::new("/proc").join(pid))
+        };
+        lines.lines().map(start).collect()
+    };
+    let [(how, first)] = starts().try_into().unwrap();
+    assert!(how == "red first" && first.exists(), "{how}");
+    let changed = text.replace("MARK = \"red\"", "MARK = \"blue\"");
+    let changed = changed.replace("\"first\"", "\"second\"").replace("_s = 60", "_s = 61");
+    program.rewrite(&changed);
+    let reply = program.reload();
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let changes = reply.json()["changes"].as_array().unwrap().clone();
+    let paths: Vec<_> = changes.iter().map(|change| change["path"].as_str().unwrap()).collect();
+    let keys = ["command", "environment", "ready_timeout_s"].map(|key| format!("model.slow.{key}"));
+    assert_eq!(paths, keys);
+    assert!(changes.iter().all(|change| change["effect"] == "live"), "{changes:?}");
+    let mut client = program.client();
+    eventually("the first server is gone", || {
+        let reply = client.infer("slow", &Body::row());
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        (!first.exists()).then_some(())
+    });
+    assert_eq!(client.infer("slow", &Body::row()).status, 200);
+    let [_, (how, second)] = starts().try_into().unwrap();
+    assert!(how == "blue second" && second.exists(), "{how}");
 }

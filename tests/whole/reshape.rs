@@ -38,7 +38,7 @@ fn recut(gpu: &str) -> Split {
     fleet = fleet.replace_worker(&format!("{gpu}{AFTER}"));
     let mut asking = [fleet.router.client(), fleet.router.client()];
     let mut seed = 0.0;
-    eventually("it is cut anew, and all are served meanwhile", || {
+    eventually("it is reshaped, and all are served meanwhile", || {
         seed += 1.0;
         both_served(&mut asking, seed);
         let labels = ["alpha:gpu0:2g@0", "alpha:gpu0:1g@2", "alpha:gpu0:3g@4"];
@@ -61,7 +61,7 @@ fn recut(gpu: &str) -> Split {
 }
 
 #[test]
-fn ask_28_a_simulated_gpu_is_cut_anew_while_it_serves() {
+fn simulated_gpu_is_reshaped_while_it_serves() {
     let fleet = recut("[[worker]]\ngpu = \"simulated:A100-80GB\"\n");
     let ever = fleet.router.executors();
     fleet.stop(&ever);
@@ -76,7 +76,7 @@ fn library() -> PathBuf {
 }
 
 #[test]
-fn ask_28_a_gpu_of_the_drivers_is_cut_anew_while_it_serves() {
+fn nvml_gpu_is_reshaped_while_it_serves() {
     let folder = crate::folder::Folder::new();
     let copy = folder.path().join("libnvidia-ml.so.1");
     fs::copy(library(), &copy).unwrap();
@@ -96,7 +96,7 @@ fn ask_28_a_gpu_of_the_drivers_is_cut_anew_while_it_serves() {
 }
 
 #[test]
-fn a_gpu_that_cannot_be_cut_serves_whole_and_a_missing_library_is_a_state() {
+fn gpu_without_mig_serves_whole_and_missing_driver_is_shown() {
     let folder = crate::folder::Folder::new();
     let copy = folder.path().join("libnvidia-ml.so.1");
     fs::copy(library(), &copy).unwrap();

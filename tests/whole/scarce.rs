@@ -34,7 +34,7 @@ fn first_free_descriptor(program: &Program) -> u64 {
 }
 
 #[test]
-fn on_a_full_disk_jobs_are_refused_with_the_reason_inference_goes_on_and_both_are_well_after() {
+fn full_disk_rejects_jobs_while_inference_continues() {
     let program = lender("notice_s = 1").start();
     let job = json!({"argv": ["/bin/sh", "-c", "true"], "retries": 0});
     let state = program.folder().path().join("state/state.log");
@@ -57,7 +57,7 @@ fn on_a_full_disk_jobs_are_refused_with_the_reason_inference_goes_on_and_both_ar
 }
 
 #[test]
-fn without_descriptors_open_connections_are_served_and_new_ones_wait_for_their_turn() {
+fn without_descriptors_new_connections_wait() {
     let program = Setup::new().sleeper("m", 2, "slo_ms = 20000").gpus(1).start();
     let mut open = program.client();
     assert_eq!(open.infer("m", &Body::row()).status, 200);

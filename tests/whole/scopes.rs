@@ -140,7 +140,7 @@ fn joins(door: &str, token: &str) -> String {
     match answer.as_str() {
         welcome if welcome.starts_with("{\"welcome\"") => "welcome".to_owned(),
         refused if refused.contains("the token is not this fleet's") => "refused".to_owned(),
-        other => panic!("{token:?} is told {other:?}"),
+        other => panic!("{token:?} gets {other:?}"),
     }
 }
 

@@ -86,7 +86,7 @@ fn each_of_many_batched_requests_gets_its_own_answer() {
 }
 
 #[test]
-fn ask_4_a_model_of_one_row_a_batch_never_sees_two_however_many_wait() {
+fn model_of_one_row_per_batch_never_gets_two() {
     let program = Setup::new().sleeper("one", 2, "slo_ms = 30000\nmax_batch = 1").gpus(1).start();
     let mut clients: Vec<_> = (0..40).map(|_| program.client()).collect();
     for (index, client) in clients.iter_mut().enumerate() {
@@ -106,7 +106,7 @@ fn ask_4_a_model_of_one_row_a_batch_never_sees_two_however_many_wait() {
 }
 
 #[test]
-fn ask_4_a_request_of_the_most_rows_is_served_and_one_more_is_refused_with_the_numbers() {
+fn request_of_max_batch_rows_is_served_and_one_more_refused() {
     let program = Setup::new().sleeper("echo", 1, "slo_ms = 20000\nmax_batch = 16").gpus(1).start();
     let mut client = program.client();
     for form in [Body::json, Body::binary] {
@@ -125,7 +125,7 @@ fn ask_4_a_request_of_the_most_rows_is_served_and_one_more_is_refused_with_the_n
 }
 
 #[test]
-fn ask_4_under_load_requests_are_batched_and_no_batch_exceeds_the_limit() {
+fn batches_under_load_stay_within_the_limit() {
     let program = Setup::new().sleeper("echo", 30, "slo_ms = 30000\nmax_batch = 5").gpus(1).start();
     let mut clients: Vec<_> = (0..80).map(|_| program.client()).collect();
     clients.iter_mut().for_each(|client| client.send_infer("echo", &Body::row()));
@@ -138,7 +138,7 @@ fn ask_4_under_load_requests_are_batched_and_no_batch_exceeds_the_limit() {
 }
 
 #[test]
-fn ask_22_it_is_ready_when_its_models_are_warm_and_not_before() {
+fn ready_only_when_models_are_warm() {
     // One batch of warm-up, which leaves two seconds to look.
     let settings = "slo_ms = 20000\nmax_batch = 1";
     let mut program = Setup::new().sleeper("slow", 1_900, settings).gpus(1).launch();

@@ -3,7 +3,7 @@
 use crate::{client::Body, setup::Setup, wait::eventually};
 
 #[test]
-fn a_model_that_nobody_asks_for_sleeps_and_the_first_request_wakes_it() {
+fn idle_model_scales_to_zero_and_first_request_starts_it() {
     let program = Setup::new()
         .sleeper("seldom", 1, "slo_ms = 20000\nreplicas = { min = 0, max = 1 }")
         .tables("[planner]\nidle_s = 1\npatience_s = 1")

@@ -37,7 +37,7 @@ fn infer(program: &Program, authorization: Option<&str>) -> Reply {
 }
 
 #[test]
-fn ask_14_only_a_known_key_may_infer() {
+fn only_a_known_key_may_infer() {
     let program = program();
     for wrong in [None, Some("Bearer nobody"), Some("Basic free"), Some("Bearer"), Some("free")] {
         let reply = infer(&program, wrong);
@@ -51,7 +51,7 @@ fn ask_14_only_a_known_key_may_infer() {
 }
 
 #[test]
-fn ask_11_ask_14_a_tenant_over_its_own_rate_is_told_429_and_no_other_is() {
+fn only_the_tenant_over_its_rate_gets_429() {
     let program = program();
     let refused = (0..50)
         .map(|_| infer(&program, Some("Bearer held")))
@@ -66,7 +66,7 @@ fn ask_11_ask_14_a_tenant_over_its_own_rate_is_told_429_and_no_other_is() {
 }
 
 #[test]
-fn a_tenant_has_no_more_under_way_than_it_may_and_its_hangups_make_room() {
+fn max_in_flight_holds_and_disconnects_free_it() {
     let setup = Setup::new()
         .sleeper("echo", 1, "slo_ms = 20000")
         .tables(&tenant("free", ""))
@@ -127,7 +127,7 @@ fn crowd(program: &Program, size: usize) -> Vec<Client> {
 }
 
 #[test]
-fn ask_20_a_key_is_rotated_by_a_reload_and_the_old_one_is_dead_at_once() {
+fn old_key_stops_working_at_the_reload() {
     let setup = Setup::new().sleeper("echo", 1, "slo_ms = 20000").gpus(1);
     let open = setup.text();
     let closed = |key: &str| {
@@ -145,7 +145,7 @@ fn ask_20_a_key_is_rotated_by_a_reload_and_the_old_one_is_dead_at_once() {
 }
 
 #[test]
-fn a_tenant_that_changes_its_key_has_both_until_the_old_one_is_taken_out() {
+fn both_keys_work_until_the_old_one_is_removed() {
     let setup = Setup::new().sleeper("echo", 1, "slo_ms = 20000").gpus(1);
     let open = setup.text();
     let keys = |keys: &str| format!("{open}[[tenant]]\nname = \"search\"\nkey_sha256 = {keys}\n");

@@ -80,7 +80,7 @@ fn every_listener_speaks_tls_and_whoever_speaks_plainly_is_told() {
 }
 
 #[test]
-fn a_worker_that_speaks_plainly_or_trusts_another_authority_does_not_join() {
+fn worker_without_tls_or_with_another_ca_does_not_join() {
     let (router, door) = split::router(setup(""));
     let ca = format!("ca = {:?}\n{ONE_GPU}", made("other-ca.pem"));
     for gpus in [ONE_GPU, &ca] {
@@ -110,7 +110,7 @@ fn with_client_ca_a_worker_needs_a_certificate_and_the_token() {
 }
 
 #[test]
-fn a_renewed_certificate_is_shown_after_a_reload_and_a_bad_one_is_refused() {
+fn reload_takes_a_renewed_certificate_and_rejects_a_bad_one() {
     let (router, _door) = split::router(setup(""));
     let before = shown(router.inference());
     let folder = router.folder();
@@ -231,7 +231,7 @@ fn listens(pid: u32) -> SocketAddr {
 }
 
 #[test]
-fn batches_to_executors_elsewhere_are_encrypted_and_whoever_speaks_plainly_is_refused() {
+fn batches_to_remote_executors_are_encrypted() {
     let (mut router, door) = split::router(setup("client_ca = \"ca.pem\"\n"));
     let _worker = apart(&router, &door);
     router.wait_word("ready");
@@ -263,7 +263,7 @@ fn batches_to_executors_elsewhere_are_encrypted_and_whoever_speaks_plainly_is_re
 }
 
 #[test]
-fn a_router_that_does_not_know_the_executors_authority_uses_none_of_them_and_says_why() {
+fn router_without_the_executors_ca_uses_none_of_them() {
     let (router, door) = split::router(setup(""));
     let _worker = apart(&router, &door);
     eventually("it says why", || {

@@ -118,7 +118,7 @@ fn attribute<'s>(span: &'s Value, key: &str) -> &'s Value {
 }
 
 #[test]
-fn a_traced_request_is_found_under_its_callers_trace_with_its_wait_its_batch_and_its_executor() {
+fn trace_has_queue_batch_and_executor_under_the_callers_span() {
     let mut collector = Collector::start();
     let program = collector.program(0.0);
     let reply = program.client().infer("slow", &traced(7, "01"));

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use policy::dispatch::ClosedBy;
 use router::{
-    count::{ModelMetrics, Outcome, Reason, recent::RecentView},
-    dispatch::{Limit, SetBy, View},
     leader::LeadState,
     metrics::{self, Format},
     place::{Moved, PlanState, PlannedModel},
@@ -13,6 +11,10 @@ use router::{
         ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence, ReplicaPhase,
         ReplicaState, Replicas, SliceState, State, WorkerState,
     },
+};
+use serve::{
+    count::{ModelMetrics, Outcome, Reason, recent::RecentView},
+    dispatch::{Limit, SetBy, View},
     trace::{Build, SpanTotals},
 };
 

@@ -7,15 +7,18 @@ use protocol::{
     SliceReport, TensorShape, WarmPoint,
 };
 use router::{
-    auth::Access,
+    control::Stored,
     fleet::{Trust, welcome},
-    http::{self, ServerState},
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
     orders::Orders,
     place,
     registry::Registry,
+};
+use serve::{
+    auth::Access,
+    http::{self, ServerState},
 };
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
@@ -50,12 +53,18 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
     let (config, _) = config::parse(Path::new("bench"), CONFIG, Path::new(FOLDER))
         .map_err(|problems| problems.to_string())?;
     let settings = config.router.clone();
-    let jobs = Jobs::open(None)?;
-    let registry = Registry::start(config, jobs, (Orders::open(None)?, Standing::alone()))?;
+    let stored = Stored {
+        jobs: Jobs::open(None)?,
+        orders: Orders::open(None)?,
+        learned: Learned::open(None)?,
+        leadership: Standing::alone(),
+    };
+    let registry = Registry::start(config, stored)?;
     let fleet = Arc::clone(registry.fleet());
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-    tokio::spawn(place::run(Arc::downgrade(&state.backend), Learned::open(None)?));
+    let planned = Arc::clone(state.backend.plan());
+    tokio::spawn(place::run(Arc::downgrade(state.backend.control()), planned));
     let (theirs, mut ours) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move { welcome(theirs, "bench", &Trust::Everyone, &fleet).await });
     let (token, worker) = (String::new(), "bench".to_owned());

@@ -6,7 +6,7 @@ use std::{error::Error, io};
 
 use bytes::Bytes;
 use protocol::ToExecutor;
-use router::transport::{self, Hello, Link, Received};
+use serve::transport::{self, Hello, Link, Received};
 
 use self::http::{Http1, Http2};
 use crate::support::peer;

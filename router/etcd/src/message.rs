@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_after_all_its_keys_and_before_the_next() {
+    fn prefix_end_is_after_all_its_keys() {
         let end = beyond("/sluice/");
         assert!("/sluice/\u{10ffff}".as_bytes() < end.as_slice());
         assert!(end.as_slice() <= b"/sluice0".as_slice());

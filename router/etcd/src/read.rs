@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_goes_on_after_the_last_key_though_it_is_none_of_ours() {
+    fn listing_continues_after_a_foreign_last_key() {
         let answer = br#"{"kvs":[{"key":"YQ=="},{"key":"/w=="}],"more":true}"#;
         let page = page(answer).unwrap();
         assert_eq!(page.pairs.len(), 1);

@@ -118,7 +118,7 @@ async fn what_one_leader_writes_is_refused_once_another_leads() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_cannot_be_renewed_and_takes_its_keys_along() {
+async fn expired_lease_cannot_be_renewed_and_removes_its_keys() {
     let server = Server::start("lease").await;
     let client = server.client();
     let lease = client.grant(LONG).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_listing_of_many_pages_has_every_key_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_opened_again_misses_nothing_and_repeats_nothing() {
+async fn reopened_watch_misses_nothing_and_repeats_nothing() {
     let server = Server::start("watch").await;
     let client = server.client();
     let from = set(&client, "/job/1", "a").await + 1;

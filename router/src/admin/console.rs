@@ -11,19 +11,19 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{Interval, MissedTickBehavior, interval},
-};
-
-use super::Admin;
-use crate::{
+use serve::{
     drain::Phase,
     http::{
         backend::Backend,
         reply::{self, Reply},
     },
 };
+use tokio::{
+    sync::watch,
+    time::{Interval, MissedTickBehavior, interval},
+};
+
+use super::Admin;
 
 const PAGE: &str = include_str!("../../console/index.html");
 const STYLE: &str = include_str!("../../console/console.css");

@@ -11,14 +11,13 @@ use axum::{
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
-
-use super::{Admin, routes::Asked};
-use crate::{
+use serve::{
     error::InferError,
     http::{backend::Backend, reply},
-    jobs::JobError,
-    lend::Office,
 };
+
+use super::{Admin, error::AdminError, routes::Asked};
+use crate::{jobs::JobError, office::Office};
 
 /// The longest submission.
 const LONGEST: usize = 256 << 10;
@@ -38,7 +37,8 @@ pub(super) fn only<S: Clone + Send + Sync + 'static>(
     routes: MethodRouter<S>,
     allowed: &'static [&'static str],
 ) -> MethodRouter<S> {
-    routes.fallback(async move |method| InferError::WrongMethod { method, allowed })
+    routes
+        .fallback(async move |method| AdminError::from(InferError::WrongMethod { method, allowed }))
 }
 
 fn office<B>(admin: &Admin<B>) -> Result<&Office, JobError> {
@@ -49,7 +49,7 @@ fn number(id: &str) -> Result<u64, JobError> {
     id.parse().map_err(|_| JobError::Unknown { given: format!("{id:?}") })
 }
 
-async fn list<B: Backend>(State(admin): Asked<B>) -> Result<Response, JobError> {
+async fn list<B: Backend>(State(admin): Asked<B>) -> Result<Response, AdminError> {
     let jobs = office(&admin)?.list();
     Ok(reply::json(StatusCode::OK, &json!({ "jobs": jobs })).into_response())
 }
@@ -58,7 +58,7 @@ async fn submit<B: Backend>(
     State(admin): Asked<B>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Response, JobError> {
+) -> Result<Response, AdminError> {
     let body = Limited::new(request.into_body(), LONGEST).collect().await;
     let body = body.map_err(|_| JobError::Invalid {
         what: format!("the submission is longer than {LONGEST} bytes, or was cut off"),
@@ -75,7 +75,7 @@ async fn submit<B: Backend>(
 async fn show<B: Backend>(
     State(admin): Asked<B>,
     Path(id): Path<String>,
-) -> Result<Response, JobError> {
+) -> Result<Response, AdminError> {
     let job = office(&admin)?.show(number(&id)?)?;
     Ok(reply::json(StatusCode::OK, &job).into_response())
 }
@@ -83,7 +83,7 @@ async fn show<B: Backend>(
 async fn cancel<B: Backend>(
     State(admin): Asked<B>,
     Path(id): Path<String>,
-) -> Result<Response, JobError> {
+) -> Result<Response, AdminError> {
     let job = office(&admin)?.cancel(number(&id)?).await?;
     let status = if job.brief.state.is_over() { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok(reply::json(status, &job).into_response())
@@ -93,7 +93,7 @@ async fn log<B: Backend>(
     State(admin): Asked<B>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
-) -> Result<Response, JobError> {
+) -> Result<Response, AdminError> {
     let (mut rank, mut from) = (0, None);
     for part in query.as_deref().unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -103,7 +103,7 @@ async fn log<B: Backend>(
             "from" => from = Some(value.parse().map_err(bad)?),
             _ => {
                 let what = format!("there is no parameter {name:?}; give rank or from");
-                return Err(JobError::Invalid { what });
+                return Err(JobError::Invalid { what }.into());
             }
         }
     }

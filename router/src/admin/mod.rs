@@ -5,6 +5,7 @@
 //! jobs there the jobs scope or that.
 
 mod console;
+mod error;
 mod jobs;
 mod lent;
 mod objective;
@@ -20,6 +21,14 @@ use config::Objective;
 use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
+use serve::{
+    drain::Phase,
+    http::{
+        Call, ServerState, audit,
+        backend::Backend,
+        listen::{self, Answer, Limits, Peer},
+    },
+};
 use tls::ServerConfig;
 use tokio::{
     net::TcpListener,
@@ -28,18 +37,12 @@ use tokio::{
 };
 use tower::ServiceExt;
 
-pub use self::objective::SteerError;
 use self::{lent::Lent, scope::Arrival};
 use crate::{
-    drain::Phase,
-    http::{
-        Call, ServerState, audit,
-        backend::Backend,
-        listen::{self, Answer, Limits, Peer},
-    },
-    lend::Office,
     metrics::Format,
+    office::Office,
     orders::{Order, OrderError},
+    reload::ReloadError,
 };
 
 /// Connections the admin listener keeps, whatever the front door may.
@@ -53,7 +56,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
 
 /// A change of an objective under way.
-pub type Steering = Pin<Box<dyn Future<Output = Result<Value, SteerError>> + Send>>;
+pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
 
 /// An order under way.
 pub type Ordering = Pin<Box<dyn Future<Output = Result<Value, OrderError>> + Send>>;
@@ -80,23 +83,6 @@ impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hooks").finish_non_exhaustive()
     }
-}
-
-/// Why a reload left everything as it was.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReloadError {
-    /// The new configuration has problems (422).
-    #[error("the new configuration has {} problems; the old one stays", .problems.len())]
-    Invalid {
-        /// Each as `file:line:column: message`.
-        problems: Vec<String>,
-    },
-    /// It cannot be taken now, or not without a restart (409).
-    #[error("{why}; the old configuration stays")]
-    Conflict {
-        /// What stands in the way.
-        why: String,
-    },
 }
 
 /// The admin listener's state.

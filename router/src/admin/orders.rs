@@ -10,12 +10,10 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use serve::http::{backend::Backend, reply};
 
-use super::{Admin, jobs::only, routes::Asked};
-use crate::{
-    http::{backend::Backend, reply},
-    orders::{Order, OrderError},
-};
+use super::{Admin, error::AdminError, jobs::only, routes::Asked};
+use crate::orders::{Order, OrderError};
 
 /// The longest request.
 const LONGEST: usize = 64 << 10;
@@ -38,7 +36,7 @@ async fn read(request: Request) -> Result<Vec<u8>, OrderError> {
     Ok(body.to_bytes().to_vec())
 }
 
-async fn give<B: Backend>(admin: &Admin<B>, order: Order) -> Result<Response, OrderError> {
+async fn give<B: Backend>(admin: &Admin<B>, order: Order) -> Result<Response, AdminError> {
     let report = (admin.hooks.order)(order).await?;
     Ok(reply::json(StatusCode::OK, &report).into_response())
 }
@@ -48,7 +46,7 @@ async fn drain<B: Backend>(
     Path(worker): Path<String>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Response, OrderError> {
+) -> Result<Response, AdminError> {
     let body = read(request).await?;
     let order = Order::drain(worker, &body, admin.shared.access.load().key_name(&headers))?;
     give(&admin, order).await
@@ -59,7 +57,7 @@ async fn give_back<B: Backend>(
     Path(worker): Path<String>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Response, OrderError> {
+) -> Result<Response, AdminError> {
     let query = query.unwrap_or_default();
     let order = Order::give_back(worker, &query, admin.shared.access.load().key_name(&headers))?;
     give(&admin, order).await
@@ -70,7 +68,7 @@ async fn pin<B: Backend>(
     Path(model): Path<String>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Response, OrderError> {
+) -> Result<Response, AdminError> {
     let body = read(request).await?;
     let order = Order::pin(model, &body, admin.shared.access.load().key_name(&headers))?;
     give(&admin, order).await
@@ -81,7 +79,7 @@ async fn unpin<B: Backend>(
     Path(model): Path<String>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Response, OrderError> {
+) -> Result<Response, AdminError> {
     let query = query.unwrap_or_default();
     let order = Order::unpin(model, &query, admin.shared.access.load().key_name(&headers))?;
     give(&admin, order).await

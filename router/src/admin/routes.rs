@@ -6,28 +6,30 @@ use axum::{
     Extension, Router,
     extract::{OriginalUri, RawQuery, State},
     handler::Handler,
-    response::IntoResponse,
     routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
-use tower::Layer;
-
-use super::{
-    Admin, ReloadError, TEXT, console, jobs, objective, orders,
-    scope::{Arrival, RequireAdminLayer},
-    views,
-};
-use crate::{
+use serve::{
     error::InferError,
     http::{
         backend::Backend,
         reply::{self, Reply},
         unknown,
     },
-    metrics::Format,
 };
+use tower::Layer;
+
+use super::{
+    Admin, TEXT, console,
+    error::AdminError,
+    jobs::{self, only},
+    objective, orders,
+    scope::{Arrival, RequireAdminLayer},
+    views,
+};
+use crate::metrics::Format;
 
 const READ: &[&str] = &["GET", "HEAD"];
 const WRITE: &[&str] = &["POST"];
@@ -77,7 +79,7 @@ where
     T: 'static,
     S: Clone + Send + Sync + 'static,
 {
-    get(handler).fallback(async |method| InferError::WrongMethod { method, allowed: READ })
+    only(get(handler), READ)
 }
 
 fn write<H, T, S>(handler: H) -> MethodRouter<S>
@@ -86,7 +88,7 @@ where
     T: 'static,
     S: Clone + Send + Sync + 'static,
 {
-    post(handler).fallback(async |method| InferError::WrongMethod { method, allowed: WRITE })
+    only(post(handler), WRITE)
 }
 
 async fn live() -> Response<Reply> {
@@ -130,7 +132,7 @@ async fn tenants<B: Backend>(
     reply::json(StatusCode::OK, &json!({ "tenants": tenants }))
 }
 
-async fn reload<B: Backend>(State(admin): Asked<B>) -> Result<Response<Reply>, ReloadError> {
+async fn reload<B: Backend>(State(admin): Asked<B>) -> Result<Response<Reply>, AdminError> {
     let report = (admin.hooks.reload)().await?;
     Ok(reply::json(StatusCode::OK, &report))
 }
@@ -151,35 +153,13 @@ async fn plan<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
     reply::json(StatusCode::OK, &admin.shared.backend.plan())
 }
 
-async fn plan_input<B: Backend>(State(admin): Asked<B>) -> Result<Response<Reply>, InferError> {
+async fn plan_input<B: Backend>(State(admin): Asked<B>) -> Result<Response<Reply>, AdminError> {
     let input = admin.shared.backend.plan_input();
     let input =
         input.ok_or(InferError::Unsupported { what: "a plan before the first decision" })?;
     Ok(reply::of(StatusCode::OK, reply::JSON, Bytes::from(input).into()))
 }
 
-async fn nowhere(OriginalUri(uri): OriginalUri) -> InferError {
-    unknown(uri.path())
-}
-
-impl IntoResponse for InferError {
-    fn into_response(self) -> axum::response::Response {
-        reply::fail(&self).into_response()
-    }
-}
-
-impl IntoResponse for ReloadError {
-    fn into_response(self) -> axum::response::Response {
-        let message = self.to_string();
-        let (status, body) = match self {
-            Self::Invalid { problems } => (
-                StatusCode::UNPROCESSABLE_ENTITY,
-                json!({"error": message, "reason": "invalid", "problems": problems}),
-            ),
-            Self::Conflict { .. } => {
-                (StatusCode::CONFLICT, json!({"error": message, "reason": "conflict"}))
-            }
-        };
-        reply::json(status, &body).into_response()
-    }
+async fn nowhere(OriginalUri(uri): OriginalUri) -> AdminError {
+    unknown(uri.path()).into()
 }

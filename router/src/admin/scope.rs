@@ -16,13 +16,14 @@ use axum::response::{IntoResponse, Response};
 use config::Scope;
 use futures_util::future::Either;
 use http::Request;
-use tokio::time::Instant;
-use tower::{Layer, Service};
-
-use crate::{
+use serve::{
     error::InferError,
     http::{ServerState, backend::Backend},
 };
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+use super::error::AdminError;
 
 /// Where a request came from and when, carried as a request extension.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +107,7 @@ where
     fn call(&mut self, request: Request<R>) -> Self::Future {
         match self.check(&request) {
             Ok(()) => Either::Right(self.inner.call(request)),
-            Err(error) => Either::Left(ready(Ok(error.into_response()))),
+            Err(error) => Either::Left(ready(Ok(AdminError::from(error).into_response()))),
         }
     }
 }

@@ -5,9 +5,7 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
-
-use super::TEXT;
-use crate::{
+use serve::{
     http::{
         ServerState,
         backend::Backend,
@@ -16,6 +14,8 @@ use crate::{
     },
     model::{Availability, Served},
 };
+
+use super::TEXT;
 
 /// `/readyz`: one word, or with `?verbose` every check, as the Kubernetes API server has it.
 pub(super) fn ready<B: Backend>(state: &ServerState<B>, verbose: bool) -> Response<Reply> {

@@ -1,12 +1,12 @@
 //! What is in etcd, as it changes: who leads, what the other routers are asked for, and jobs.
 
-use std::{collections::BTreeSet, panic::resume_unwind, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use etcd::{Event, Listed, WatchError};
+use etcd::{Listed, WatchError};
 use store::{Change, Records};
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::time::sleep;
 
-use super::Election;
+use super::{Election, Event};
 use crate::{
     leader::Leader,
     records::{About, record},
@@ -59,15 +59,6 @@ async fn follow(election: &Election, mut next: u64) {
     }
 }
 
-/// Does what may wait for a lock that is held while etcd is asked.
-async fn aside(learn: impl FnOnce() + Send + 'static) {
-    if let Err(failed) = spawn_blocking(learn).await
-        && failed.is_panic()
-    {
-        resume_unwind(failed.into_panic());
-    }
-}
-
 impl Election {
     /// Replaces what was known.
     async fn learn(&self, listed: &Listed) {
@@ -86,19 +77,19 @@ impl Election {
         }
         self.standing.peers().retain(|name| routers.contains(name));
         self.name(leader);
-        if let (None, Some(state)) = (self.standing.term(), self.state.upgrade()) {
-            aside(move || state.take_records(&records)).await;
+        if self.standing.term().is_none() {
+            self.say(Event::Read(records)).await;
         }
     }
 
     /// Takes in what changed.
-    async fn take(&self, events: &[Event]) {
+    async fn take(&self, events: &[etcd::Event]) {
         let mut change = Change::default();
         for event in events {
             self.check(event);
             let (key, value) = match event {
-                Event::Put(pair) => (&pair.key, Some(&*pair.value)),
-                Event::Deleted { key } => (key, None),
+                etcd::Event::Put(pair) => (&pair.key, Some(&*pair.value)),
+                etcd::Event::Deleted { key } => (key, None),
             };
             match (self.keys.about(key), value) {
                 (About::Leader, value) => {
@@ -115,17 +106,15 @@ impl Election {
                 (About::Router(_) | About::Worker(_) | About::Other, _) => {}
             }
         }
-        if let (None, Some(state)) = (self.standing.term(), self.state.upgrade())
-            && !change.is_empty()
-        {
-            aside(move || state.take_change(change)).await;
+        if self.standing.term().is_none() && !change.is_empty() {
+            self.say(Event::Changed(change)).await;
         }
     }
 
     /// Leads no more if another has come to lead since, which only a key changed by hand can bring about
     /// before its lease has ended.
-    fn check(&self, event: &Event) {
-        if let (Event::Put(pair), Some(term)) = (event, self.standing.term())
+    fn check(&self, event: &etcd::Event) {
+        if let (etcd::Event::Put(pair), Some(term)) = (event, self.standing.term())
             && self.keys.about(&pair.key) == About::Leader
             && pair.created > term
         {

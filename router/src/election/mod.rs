@@ -9,38 +9,34 @@ mod mirror;
 mod name;
 mod tell;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use config::Etcd;
 use etcd::{Client, EtcdError, Txn};
 use policy::lead::{Answer, Ask};
 use serde_json::json;
-use store::Records;
+use store::{Change, Records};
 use tokio::{
     runtime::Handle,
-    sync::Notify,
-    task::{JoinSet, spawn_blocking},
-    time::{Instant, sleep, sleep_until, timeout_at},
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
 };
 
 use self::name::Name;
 use crate::{
+    dataplane::DataPlane,
+    fleet::Fleet,
     leader::{Leader, Standing, Turn},
     records::{About, Keys, SharedRecords, record},
-    registry::Registry,
 };
 
 /// How many times a member of etcd may be waited for in a lease.
 const PATIENCE: u32 = 4;
-/// How long a new leader waits for workers to hear of it. One that is connected takes milliseconds,
-/// and one that lost its connection dials each second.
-const FENCE_WAIT: Duration = Duration::from_millis(1500);
 /// How soon a listing that failed is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Events that may wait to be taken in.
+const EVENTS: usize = 16;
 
 /// This router's part in who leads.
 #[derive(Debug)]
@@ -48,8 +44,9 @@ pub struct Election {
     client: Arc<Client>,
     keys: Keys,
     standing: Arc<Standing>,
-    /// The router as a whole, once it runs.
-    state: Weak<Registry>,
+    plane: Arc<dyn DataPlane>,
+    fleet: Arc<Fleet>,
+    events: mpsc::Sender<Event>,
     /// There is no leader, so that there is no reason to wait.
     vacant: Notify,
     /// What is known must be read anew.
@@ -57,6 +54,43 @@ pub struct Election {
     lease: Duration,
     me: Leader,
     name: Name,
+}
+
+/// What an election leads to.
+#[derive(Debug)]
+pub enum Event {
+    /// This router leads, and must take over before it acts.
+    Led(Led),
+    /// All that is stored, at a router that does not lead.
+    Read(Records),
+    /// What the leader changed.
+    Changed(Change),
+    /// This router leads no more.
+    Deposed,
+}
+
+/// What a router that comes to lead begins with.
+#[derive(Debug)]
+pub struct Led {
+    /// Its term.
+    pub term: u64,
+    /// When it was elected.
+    pub began: Instant,
+    /// All that is stored.
+    pub records: Records,
+    /// The workers that the leader before it knew.
+    pub workers: BTreeSet<String>,
+}
+
+/// A router that stands for election.
+#[derive(Debug)]
+pub struct Candidacy {
+    /// Its part in the election.
+    pub election: Arc<Election>,
+    /// The tasks behind it; dropped, it stands no more.
+    pub tasks: JoinSet<()>,
+    /// What the election leads to.
+    pub events: mpsc::Receiver<Event>,
 }
 
 /// What an election needs before there is a router.
@@ -99,14 +133,18 @@ impl Ground {
         }
     }
 
-    /// Stands for election from now on, until the tasks are dropped.
-    pub fn stand(self, state: &Arc<Registry>) -> (Arc<Election>, JoinSet<()>) {
+    /// Stands for election from now on, until the tasks are dropped. The other routers are told what
+    /// `plane` is asked for, and which workers are in `fleet`.
+    pub fn stand(self, plane: Arc<dyn DataPlane>, fleet: Arc<Fleet>) -> Candidacy {
+        let (sender, events) = mpsc::channel(EVENTS);
         let election = Arc::new(Election {
             name: Name::new(self.keys.router(&self.me.name)),
             client: self.client,
             keys: self.keys,
             standing: self.standing,
-            state: Arc::downgrade(state),
+            plane,
+            fleet,
+            events: sender,
             vacant: Notify::new(),
             outdated: Notify::new(),
             lease: self.lease,
@@ -116,7 +154,7 @@ impl Ground {
         tasks.spawn(Arc::clone(&election).run());
         tasks.spawn(Arc::clone(&election).tell());
         tasks.spawn(mirror::run(Arc::clone(&election)));
-        (election, tasks)
+        Candidacy { election, tasks, events }
     }
 }
 
@@ -132,7 +170,7 @@ impl Election {
     }
 
     async fn run(self: Arc<Self>) {
-        let mut takeovers = JoinSet::new();
+        let mut readings = JoinSet::new();
         while let Some((ask, at)) = self.standing.next() {
             tokio::select! {
                 () = sleep_until(at) => {}
@@ -144,24 +182,22 @@ impl Election {
                 Some(Turn::Began { term }) => {
                     tracing::info!(term, "this router leads");
                     self.standing.set_leader(Some(self.me.clone()));
-                    takeovers.abort_all();
-                    takeovers.spawn(Arc::clone(&self).take_over(term));
+                    readings.abort_all();
+                    readings.spawn(Arc::clone(&self).read(term));
                 }
                 Some(Turn::Ended { term }) => {
                     tracing::warn!(
                         term,
                         "this router leads no more; it plans nothing and serves on"
                     );
-                    takeovers.abort_all();
+                    readings.abort_all();
                     self.standing.set_leader(None);
                     self.outdated.notify_one();
-                    if let Some(state) = self.state.upgrade() {
-                        state.fleet().withdraw();
-                    }
+                    self.say(Event::Deposed).await;
                 }
                 None => {}
             }
-            while takeovers.try_join_next().is_some() {}
+            while readings.try_join_next().is_some() {}
         }
     }
 
@@ -220,8 +256,8 @@ impl Election {
         })
     }
 
-    /// Learns all that a leader must know before it acts.
-    async fn take_over(self: Arc<Self>, term: u64) {
+    /// Reads what a leader must know before it acts.
+    async fn read(self: Arc<Self>, term: u64) {
         let began = Instant::now();
         let listed = loop {
             match self.client.list(self.keys.all()).await {
@@ -230,8 +266,6 @@ impl Election {
                 Err(_) => return,
             }
         };
-        let Some(state) = self.state.upgrade() else { return };
-        let registry = &state;
         let (mut records, mut workers) = (Records::new(), BTreeSet::new());
         for pair in &listed.pairs {
             match self.keys.about(&pair.key) {
@@ -242,25 +276,12 @@ impl Election {
                 About::Leader | About::Router(_) | About::Other => {}
             }
         }
-        let kept = Arc::clone(&state);
-        let read = spawn_blocking(move || kept.take_records(&records)).await;
-        if read.is_err() {
-            return;
-        }
-        let fleet = registry.fleet();
-        loop {
-            let mut changed = fleet.changed();
-            if fleet.has_heard(term, &workers) {
-                break;
-            }
-            if timeout_at(began + FENCE_WAIT, changed.changed()).await.is_err() {
-                tracing::warn!("not every worker was heard in time; what they said last counts");
-                break;
-            }
-        }
-        let (jobs, took) = (registry.jobs().unfinished().len(), began.elapsed());
-        tracing::info!(term, jobs, workers = workers.len(), ?took, "this router has taken over");
-        self.standing.ready(term);
+        self.say(Event::Led(Led { term, began, records, workers })).await;
+    }
+
+    /// Tells whoever follows the election; if nobody does any more, the router ends.
+    async fn say(&self, event: Event) {
+        let _ = self.events.send(event).await;
     }
 
     fn is_me(&self, name: &str) -> bool {

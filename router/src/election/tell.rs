@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Election, name::Held};
-use crate::{dataplane::DataPlane, leader::Registration, records::About};
+use crate::{leader::Registration, records::About};
 
 /// How often a router tells the others of itself.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -22,13 +22,11 @@ impl Election {
         let mut told = None;
         loop {
             ticks.tick().await;
-            let (Some(state), Some(lease)) = (self.state.upgrade(), self.standing.lease()) else {
-                continue;
-            };
+            let Some(lease) = self.standing.lease() else { continue };
             // What is not heard now is heard with the next.
             let _ = self.hold_name(lease).await;
             match self.standing.acts() {
-                Some(term) => self.register(term, state.fleet().names(), &mut told).await,
+                Some(term) => self.register(term, self.fleet.names(), &mut told).await,
                 None => told = None,
             }
         }
@@ -36,8 +34,7 @@ impl Election {
 
     /// Says under its name what this router is asked for; whether the name is its own.
     pub(super) async fn hold_name(&self, lease: u64) -> Result<bool, EtcdError> {
-        let Some(state) = self.state.upgrade() else { return Ok(false) };
-        let traffic = state.plane().traffic();
+        let traffic = self.plane.traffic();
         let models = traffic.iter().map(|(model, traffic)| (model.clone(), traffic.into()));
         let registration = Registration { admin: self.me.admin.clone(), models: models.collect() };
         let value = json!(registration).to_string();

@@ -29,11 +29,11 @@ pub(crate) use self::view::labelled;
 pub use self::{
     asking::{LogQuestion, Unanswered},
     door::{Trust, listen, welcome},
+    view::{Presence, View},
 };
 use crate::{
     dataplane::{Attach, DataPlane},
     leader::Standing,
-    orders::Orders,
 };
 
 /// How long a worker may say nothing before it is called silent; it reports each second.
@@ -54,7 +54,6 @@ pub struct Fleet {
     plane: Arc<dyn DataPlane>,
     standing: Arc<Standing>,
     known: Mutex<Known>,
-    orders: Arc<Orders>,
     questions: Questions,
     changed: watch::Sender<()>,
 }
@@ -100,12 +99,11 @@ struct Entered {
 }
 
 impl Fleet {
-    /// A fleet without workers yet, whose replicas `plane` serves, under these orders, of a router that
-    /// may do what `standing` says.
-    pub fn new(plane: Arc<dyn DataPlane>, orders: Arc<Orders>, standing: Arc<Standing>) -> Self {
+    /// A fleet without workers yet, whose replicas `plane` serves, of a router that may do what
+    /// `standing` says.
+    pub fn new(plane: Arc<dyn DataPlane>, standing: Arc<Standing>) -> Self {
         Self {
             plane,
-            orders,
             standing,
             known: Mutex::default(),
             questions: Questions::default(),
@@ -128,17 +126,13 @@ impl Fleet {
         self.known.lock().closed = true;
     }
 
-    /// Every worker that is not gone; one that is drained is as good as leaving. Those gone for long are
-    /// forgotten.
+    /// Every worker that is not gone. Those gone for long are forgotten.
     pub fn look(&self) -> Vec<Seen> {
-        let orders = self.orders.standing();
         let mut known = self.known.lock();
         known.workers.retain(|_, member| member.away() < FORGOTTEN);
         let present = known.workers.iter().filter(|(_, member)| member.away() < GONE);
         let seen = present.filter_map(|(name, member)| {
-            let mut report = member.report.clone()?;
-            report.leaving |= orders.drains(name);
-            Some(Seen { worker: name.clone(), report })
+            Some(Seen { worker: name.clone(), report: member.report.clone()? })
         });
         seen.collect()
     }

@@ -1,11 +1,9 @@
 //! Why something asked of a job was not done.
 
 use super::State;
-use crate::{http::reply, records::KeepError};
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use crate::records::KeepError;
 use policy::loan::Refused;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Why something asked of a job was not done.
 #[derive(Debug, thiserror::Error)]
@@ -88,28 +86,6 @@ fn unknown_tenant(given: Option<&str>, known: &[String]) -> String {
 }
 
 impl JobError {
-    /// The HTTP status its caller sees.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Invalid { .. } | Self::UnknownTenant { .. } => StatusCode::BAD_REQUEST,
-            Self::NoLoans | Self::NotAllowed { .. } => StatusCode::FORBIDDEN,
-            Self::Unknown { .. } => StatusCode::NOT_FOUND,
-            Self::KeyReused { .. } | Self::Over { .. } => StatusCode::CONFLICT,
-            Self::Refused(Refused::Quota { .. }) | Self::TooMany { .. } => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            Self::Refused(
-                Refused::BadCount { .. }
-                | Refused::TooMany { .. }
-                | Refused::Memory { .. }
-                | Refused::UnknownLength
-                | Refused::TooShort { .. }
-                | Refused::Promised { .. },
-            ) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Unkept(_) | Self::Away { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
     /// The `reason` in the body, from a fixed set.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -132,8 +108,8 @@ impl JobError {
         }
     }
 
-    /// The numbers that decided.
-    fn numbers(&self) -> Value {
+    /// The numbers that decided, as fields of the body.
+    pub fn numbers(&self) -> Value {
         match self {
             Self::TooMany { unfinished, most, .. } => {
                 json!({"unfinished": unfinished, "most": most})
@@ -167,21 +143,4 @@ impl JobError {
             | Self::Away { .. } => json!({}),
         }
     }
-}
-
-impl IntoResponse for JobError {
-    fn into_response(self) -> Response {
-        let mut body = Map::new();
-        body.insert("error".to_owned(), chain(&self).into());
-        body.insert("reason".to_owned(), self.reason().into());
-        if let Value::Object(numbers) = self.numbers() {
-            body.extend(numbers);
-        }
-        reply::json(self.status(), &body).into_response()
-    }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

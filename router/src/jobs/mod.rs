@@ -29,12 +29,9 @@ pub use self::{
     error::JobError,
     record::{Record, Spec},
     submission::{Slices, Submission},
-    view::{Brief, JobView},
+    view::{Brief, JobView, JobsState, LoansState},
 };
-use crate::{
-    records::{KeepError, Keeping, SharedRecords},
-    state::{JobsState, LoansState},
-};
+use crate::records::{KeepError, Keeping, SharedRecords};
 
 /// The file in the state directory.
 const FILE: &str = "state.log";

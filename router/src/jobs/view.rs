@@ -1,4 +1,6 @@
-//! A job as its owner sees it.
+//! Jobs as their owners and operators see them.
+
+use std::collections::BTreeMap;
 
 use policy::{
     fleet::SliceId,
@@ -6,7 +8,7 @@ use policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Record, Waits};
+use super::{Counts, Record, Waits};
 
 /// A job in a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +68,32 @@ pub struct JobView {
     pub lost_gpu_s: f64,
     /// What it did before, oldest first.
     pub history: Vec<Step>,
+}
+
+/// Training jobs, and what is lent to them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobsState {
+    /// The programs a job may start; with none, there are no jobs.
+    pub allow: Vec<String>,
+    /// How many jobs are in each state.
+    pub states: BTreeMap<String, usize>,
+    /// How many slices are lent.
+    pub loans: LoansState,
+    /// What became of loans since the start.
+    pub counts: Counts,
+    /// Jobs that have not ended, then those that have, the newest of each first; at most a hundred.
+    pub shown: Vec<Brief>,
+}
+
+/// Slices that are lent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoansState {
+    /// To jobs that run or are being started.
+    pub lent: usize,
+    /// To jobs that were told to give them back and have time left for it.
+    pub returning: usize,
+    /// To jobs whose time for that is over.
+    pub overdue: usize,
 }
 
 impl Brief {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
 pub use self::peers::{Load, Peers, Registration};
-use crate::clock::Clock;
+use crate::wallclock::WallClock;
 
 /// What this router may do, now.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Standing {
 #[derive(Debug)]
 struct Elected {
     candidate: Candidate,
-    clock: Clock,
+    clock: WallClock,
     /// The term in which it has taken over.
     ready: Option<u64>,
     /// The term in which it was last seen to lead.
@@ -116,7 +116,7 @@ impl Standing {
     pub(crate) fn elected(ttl: Duration, client: Arc<Client>) -> Arc<Self> {
         let elected = Elected {
             candidate: Candidate::new(ttl),
-            clock: Clock::start(),
+            clock: WallClock::start(),
             ready: None,
             seen: None,
             leader: None,

@@ -6,12 +6,12 @@ use policy::{
     loan::{Act, Start, Stop},
 };
 
-use super::{
+use super::world::{Lendable, URGENT, millis};
+use crate::{
+    jobs::{Counts, Record, State, Stopping},
     ledger::{Ledger, Needs},
-    whole_ms,
-    world::{Lendable, URGENT, millis},
+    wallclock::whole_ms,
 };
-use crate::jobs::{Counts, Record, State, Stopping};
 
 /// The jobs that change.
 #[derive(Debug, Default)]

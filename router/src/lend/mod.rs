@@ -5,9 +5,6 @@
 //! run where. [`place`](crate::place) tells the workers, together with the replicas.
 
 mod carry;
-mod clock;
-mod ledger;
-mod office;
 mod ranks;
 mod terms;
 mod world;
@@ -27,25 +24,23 @@ use policy::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-pub(crate) use self::world::memory_mib;
 use self::{
     carry::{Carried, Carry},
     ranks::Contract,
-    terms::{rank, reported, rules, terms},
-    world::{Lendable, millis, moment},
+    terms::{rank, reported, rules},
 };
-pub use self::{
-    clock::WallClock,
-    ledger::{Ledger, Needs, Slices, Wanted},
-    office::{LogPage, Office},
+pub(crate) use self::{
+    terms::terms,
+    world::{Lendable, ask, job, memory_mib, millis, moment, tenants},
 };
 use crate::{
-    dataplane::DataPlane,
+    control::Control,
     fleet::{Fleet, Seen},
     jobs::{Jobs, Record, State, Waits},
     leader::Load,
+    ledger::{Ledger, Needs, Wanted},
     records::KeepError,
-    registry::Registry,
+    wallclock::{WallClock, whole_ms},
 };
 
 /// How often the loop looks when nothing happens.
@@ -57,34 +52,29 @@ const WRITE_EVERY: Duration = Duration::from_secs(10);
 /// Given to a rank beyond its loan and its notice before it is taken to have ended unseen.
 const SLACK: Duration = Duration::from_secs(5);
 
-fn whole_ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Lends until the router ends.
-pub async fn run(state: Weak<Registry>) {
+pub async fn run(control: Weak<Control>) {
     let mut lending = None;
-    while let Some(state) = state.upgrade() {
-        let standing = Arc::clone(state.standing());
+    while let Some(control) = control.upgrade() {
+        let standing = Arc::clone(control.leadership());
         let mut news = standing.news();
         let Some(term) = standing.acts() else {
             lending = None;
-            drop(state);
+            drop(control);
             // Whether there is news or not, the next round looks.
             let _ = timeout(TICK, news.changed()).await;
             continue;
         };
         let mine = lending.take().filter(|(led, _)| *led == term).map(|(_, lender)| lender);
-        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&state));
+        let mut lender: Lender = mine.unwrap_or_else(|| Lender::new(&control));
         let (fleet, jobs) = (Arc::clone(&lender.fleet), Arc::clone(&lender.jobs));
         let (mut heard, changed) = (fleet.changed(), jobs.changed());
-        let mut linked = state.plane().changed();
-        let config = state.config_in_force();
-        let requests = requests(&state, &config);
-        drop(state);
+        let mut linked = control.plane().changed();
+        let config = control.config();
+        let requests = requests(&control, &config);
         // It waits for the disk.
         let round = tokio::task::spawn_blocking(move || {
-            lender.round(&config, &requests);
+            lender.round(&control, &config, &requests);
             lender
         });
         lender = match round.await {
@@ -109,11 +99,11 @@ pub async fn run(state: Weak<Registry>) {
 }
 
 /// How models fare.
-fn requests(registry: &Registry, config: &Config) -> BTreeMap<String, Attainment> {
-    let traffic = registry.plane().traffic();
+fn requests(control: &Control, config: &Config) -> BTreeMap<String, Attainment> {
+    let traffic = control.plane().traffic();
     let of = |model: &config::Model| {
         let allowed = 1.0 - model.slo_target;
-        let others = registry.standing().peers().load(&model.name);
+        let others = control.leadership().peers().load(&model.name);
         let Load { eligible, within, .. } = Load::from(traffic.get(&model.name)?).with(others);
         Some((model.name.clone(), Attainment { eligible, within, allowed }))
     };
@@ -170,14 +160,14 @@ struct Lender {
 }
 
 impl Lender {
-    fn new(registry: &Registry) -> Self {
+    fn new(control: &Control) -> Self {
         let clock = WallClock::start();
         let now_ms = clock.now_ms();
-        registry.jobs().redate(now_ms);
+        control.jobs().redate(now_ms);
         Self {
-            jobs: Arc::clone(registry.jobs()),
-            fleet: Arc::clone(registry.fleet()),
-            ledger: Arc::clone(registry.ledger()),
+            jobs: Arc::clone(control.jobs()),
+            fleet: Arc::clone(control.fleet()),
+            ledger: Arc::clone(control.ledger()),
             clock,
             began_ms: now_ms,
             settled_ms: now_ms,
@@ -187,12 +177,17 @@ impl Lender {
             called_back: HashMap::new(),
             history: History::default(),
             throttles: Throttles::default(),
-            accounts: registry.jobs().accounts(),
+            accounts: control.jobs().accounts(),
             is_unkept: false,
         }
     }
 
-    fn round(&mut self, config: &Config, requests: &BTreeMap<String, Attainment>) {
+    fn round(
+        &mut self,
+        control: &Control,
+        config: &Config,
+        requests: &BTreeMap<String, Attainment>,
+    ) {
         let records = self.jobs.unfinished();
         let now_ms = self.clock.now_ms();
         self.elapsed_s = now_ms.saturating_sub(self.settled_ms) as f64 / 1e3;
@@ -201,7 +196,7 @@ impl Lender {
             self.say_what_shall_run(config, &[], &[]);
             return;
         }
-        let seen = self.fleet.look();
+        let seen = control.look();
         let loans = config.loans.as_ref();
         self.settle(&seen, &records, loans);
         let records = self.jobs.unfinished();
@@ -277,9 +272,9 @@ impl Lender {
         needs.wanted.extend(records.iter().filter(|one| evicted.contains(&one.id)).map(all_of));
         let wanted = lendable.wanted(&needs, rules.notice, now);
         let due = |record: &&Record| record.life.not_before_ms.is_none_or(|at| at <= now_ms);
-        let job = |record: &Record| world::job(config, record, rules.lease, now_ms);
+        let job = |record: &Record| job(config, record, rules.lease, now_ms);
         let jobs: Vec<_> = records.iter().filter(due).map(job).collect();
-        let mut tenants = world::tenants(config, config.loans.as_ref(), &self.accounts);
+        let mut tenants = tenants(config, config.loans.as_ref(), &self.accounts);
         self.accrue(config, records, &mut tenants, &lendable);
         let world = LoanWorld {
             now,

@@ -52,7 +52,7 @@ pub(super) fn rank(report: &RankReport) -> job::Rank {
 }
 
 /// The notice and the lease in force.
-pub(super) fn terms(loans: Option<&Loans>) -> (Duration, Duration) {
+pub(crate) fn terms(loans: Option<&Loans>) -> (Duration, Duration) {
     let defaults = Rules::default();
     loans.map_or((defaults.notice, defaults.lease), |loans| (loans.notice, loans.lease))
 }

@@ -13,10 +13,10 @@ use policy::{
 };
 use protocol::{GpuReport, SliceReport};
 
-use super::ledger::{Needs, Slices};
 use crate::{
     fleet::Seen,
     jobs::{Record, Spec, profile_compute},
+    ledger::{Needs, Slices},
 };
 
 const MIB: u64 = 1 << 20;
@@ -27,24 +27,24 @@ pub(super) const URGENT: Duration = Duration::from_secs(1);
 
 /// Every slice that could be lent or is, and where it is.
 #[derive(Debug, Default)]
-pub(super) struct Lendable {
+pub(crate) struct Lendable {
     pub(super) seats: Vec<SliceId>,
-    pub(super) slices: Vec<Slice>,
+    pub(crate) slices: Vec<Slice>,
 }
 
 /// A moment of the clock that records are dated by.
-pub(super) fn moment(ms: u64) -> Moment {
+pub(crate) fn moment(ms: u64) -> Moment {
     Moment::from_micros(ms.saturating_mul(1000))
 }
 
 /// The same in milliseconds.
-pub(super) fn millis(moment: Moment) -> u64 {
+pub(crate) fn millis(moment: Moment) -> u64 {
     moment.micros() / 1000
 }
 
 impl Lendable {
     /// Those of workers that run jobs; `records` are the jobs that have not ended.
-    pub(super) fn new(seen: &[Seen], owners: &Slices, records: &[Record], now_ms: u64) -> Self {
+    pub(crate) fn new(seen: &[Seen], owners: &Slices, records: &[Record], now_ms: u64) -> Self {
         let mut holders: BTreeMap<&SliceId, Held> = BTreeMap::new();
         for record in records {
             for seat in &record.life.seats {
@@ -91,7 +91,7 @@ impl Lendable {
     }
 
     /// The slices there are, and those that could be cut for `spec` where nobody has said how.
-    pub(super) fn with_cuttable(&self, seen: &[Seen], spec: &Spec) -> Vec<Slice> {
+    pub(crate) fn with_cuttable(&self, seen: &[Seen], spec: &Spec) -> Vec<Slice> {
         let mut slices = self.slices.clone();
         let lends = |seen: &&Seen| seen.report.lends && !seen.report.leaving;
         for gpu in seen.iter().filter(lends).flat_map(|seen| &seen.report.gpus) {
@@ -186,7 +186,7 @@ fn measured(gpu: &GpuReport, slice: &SliceReport) -> Slice {
 }
 
 /// The tenants by the index jobs carry; the last is for jobs of nobody.
-pub(super) fn tenants(
+pub(crate) fn tenants(
     config: &Config,
     loans: Option<&Loans>,
     accounts: &BTreeMap<String, Account>,
@@ -211,7 +211,7 @@ pub(super) fn tenant(config: &Config, spec: &Spec) -> usize {
 }
 
 /// What `spec` asks for.
-pub(super) fn ask(config: &Config, spec: &Spec) -> Ask {
+pub(crate) fn ask(config: &Config, spec: &Spec) -> Ask {
     Ask {
         tenant: tenant(config, spec),
         least: spec.slices_min,
@@ -224,7 +224,7 @@ pub(super) fn ask(config: &Config, spec: &Spec) -> Ask {
 }
 
 /// A job as the decisions see it.
-pub(super) fn job(config: &Config, record: &Record, lease: Duration, now_ms: u64) -> Job {
+pub(crate) fn job(config: &Config, record: &Record, lease: Duration, now_ms: u64) -> Job {
     let mut ask = ask(config, &record.spec);
     let checkpoint = record.life.progress.and_then(|progress| progress.checkpoint_ms);
     let checkpoint = checkpoint.filter(|at| *at >= record.life.started_ms);

@@ -1,5 +1,7 @@
 //! Every family of the page, in the order of [`ALL`](super::ALL).
 
+use serve::{count::ModelMetrics, trace::SpanTotals};
+
 use super::{
     BATCH_ROWS, BATCHES, BUILD, CACHE, CACHE_BYTES, Format, IN_FLIGHT, LIMIT, OBJECTIVE, OLDEST,
     QUEUE_SECONDS, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUEST_SECONDS, REQUESTS, SPANS,
@@ -7,11 +9,7 @@ use super::{
     page::{Page, Sample},
     placement,
 };
-use crate::{
-    count::ModelMetrics,
-    state::{ModelState, State},
-    trace::SpanTotals,
-};
+use crate::state::{ModelState, State};
 
 /// The page of `state`; `counted` has the distributions of its models, in the same order.
 pub fn write(state: &State, counted: &[&ModelMetrics], format: Format) -> Vec<u8> {

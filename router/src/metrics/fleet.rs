@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use serve::count::{Histogram, ModelMetrics, Scale};
+
 use super::{
     Kind, Spec, Unit,
     page::{Page, Sample},
     spec,
 };
 use crate::{
-    count::{Histogram, ModelMetrics, Scale},
     place::DrainPhase,
     state::{GpuState, Memory, Presence, SliceState, State},
 };

@@ -9,6 +9,8 @@
 //! with classic buckets or as a native one but never as both, and need a protobuf compiler to be
 //! built.
 
+use serve::count::Scale;
+
 mod families;
 mod fleet;
 mod lead;
@@ -19,7 +21,6 @@ mod protobuf;
 mod text;
 
 pub use self::{families::write, page::Format};
-use crate::count::Scale;
 
 /// A metric's whole declaration.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
 //! The page a scraper reads, in the format it asked for.
 
+use serve::count::Histogram;
+
 use super::{Spec, protobuf, text};
-use crate::count::Histogram;
 
 /// A format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

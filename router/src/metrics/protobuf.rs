@@ -2,11 +2,12 @@
 //!
 //! The numbers are the field numbers of client_model's `metrics.proto`.
 
+use serve::count::{Reading, SCHEMA};
+
 use super::{
     Kind, Spec,
     page::{Sample, Value},
 };
-use crate::count::{Reading, SCHEMA};
 
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
@@ -126,10 +127,8 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        count::{Histogram, Scale},
-        metrics::Unit,
-    };
+    use crate::metrics::Unit;
+    use serve::count::{Histogram, Scale};
 
     /// As `protoc --decode` reads them: fields in order, numbers or bytes.
     fn fields(mut bytes: &[u8]) -> Vec<(u64, Field)> {

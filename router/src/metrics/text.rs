@@ -87,10 +87,8 @@ fn number(out: &mut Vec<u8>, value: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        count::{Histogram, Scale},
-        metrics::Unit,
-    };
+    use crate::metrics::Unit;
+    use serve::count::{Histogram, Scale};
 
     const SPEC: Spec = Spec {
         name: "a_seconds",

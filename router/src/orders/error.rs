@@ -1,10 +1,8 @@
 //! Why an order is not taken, and what the operator is told.
 
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{http::reply, leader::Leader, records::KeepError};
+use crate::{leader::Leader, records::KeepError};
 
 /// A refused order.
 #[derive(Debug, thiserror::Error)]
@@ -60,18 +58,6 @@ impl From<KeepError> for OrderError {
 }
 
 impl OrderError {
-    /// The HTTP status the operator sees.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Invalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::UnknownWorker { .. } | Self::UnknownModel { .. } | Self::NotOrdered { .. } => {
-                StatusCode::NOT_FOUND
-            }
-            Self::Conflict { .. } => StatusCode::CONFLICT,
-            Self::Unkept(_) | Self::Follows { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
     /// The `reason` in the body, from a fixed set.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -84,14 +70,18 @@ impl OrderError {
             Self::Follows { .. } => "not_leader",
         }
     }
-}
 
-impl IntoResponse for OrderError {
-    fn into_response(self) -> Response {
-        let mut body = json!({"error": self.to_string(), "reason": self.reason()});
-        if let Self::Follows { leader: Some(leader) } = &self {
-            body["leader"] = json!(leader.admin);
+    /// The numbers that decided, as fields of the body.
+    pub fn numbers(&self) -> Value {
+        match self {
+            Self::Follows { leader: Some(leader) } => json!({ "leader": leader.admin }),
+            Self::Invalid { .. }
+            | Self::UnknownWorker { .. }
+            | Self::UnknownModel { .. }
+            | Self::NotOrdered { .. }
+            | Self::Conflict { .. }
+            | Self::Unkept(_)
+            | Self::Follows { leader: None } => json!({}),
         }
-        reply::json(self.status(), &body).into_response()
     }
 }

@@ -9,13 +9,13 @@ mod error;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use arc_swap::ArcSwap;
 use config::Objective;
 use parking_lot::Mutex;
 use policy::fleet::SliceId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
+use tokio::sync::watch;
 
 pub use self::{
     asked::{Order, PinAsked},
@@ -41,7 +41,7 @@ pub struct Orders {
     store: Mutex<Keeping>,
     /// Whether other routers hear of them.
     shared: bool,
-    standing: ArcSwap<Standing>,
+    standing: watch::Sender<Arc<Standing>>,
 }
 
 /// Orders at one moment.
@@ -101,14 +101,14 @@ impl Orders {
             standing = Standing::read(opened.store.records());
             store = Keeping::File(opened.store);
         }
-        let standing = ArcSwap::from_pointee(standing);
+        let standing = watch::Sender::new(Arc::new(standing));
         Ok(Arc::new(Self { store: Mutex::new(store), shared: false, standing }))
     }
 
     /// Those in etcd, once they are heard of.
     pub fn shared(records: SharedRecords) -> Arc<Self> {
         let store = Mutex::new(Keeping::Etcd(records));
-        Arc::new(Self { store, shared: true, standing: ArcSwap::default() })
+        Arc::new(Self { store, shared: true, standing: watch::Sender::default() })
     }
 
     /// Whether other routers hear of them.
@@ -120,18 +120,18 @@ impl Orders {
     /// written.
     pub fn replace(&self, records: &Records) {
         let _store = self.store.lock();
-        self.standing.store(Arc::new(Standing::read(records)));
+        self.standing.send_replace(Arc::new(Standing::read(records)));
     }
 
     /// Takes in what another router changed. May wait for a change that is being written.
     pub fn learn(&self, change: Change) {
         let _store = self.store.lock();
-        let mut standing = Standing::clone(&self.standing.load());
+        let mut standing = Standing::clone(&self.standing.borrow());
         let (put, deleted) = change.into_parts();
         deleted.iter().for_each(|key| standing.forget(key));
         put.iter().for_each(|(key, value)| standing.take(key, value));
         standing.pins.sort_by_key(|pin| pin.since_ms);
-        self.standing.store(Arc::new(standing));
+        self.standing.send_replace(Arc::new(standing));
     }
 
     /// Has a model another objective at every router. Writes to etcd.
@@ -155,7 +155,12 @@ impl Orders {
 
     /// What stands now.
     pub fn standing(&self) -> Arc<Standing> {
-        self.standing.load_full()
+        Arc::clone(&self.standing.borrow())
+    }
+
+    /// Changes with what stands.
+    pub fn changed(&self) -> watch::Receiver<Arc<Standing>> {
+        self.standing.subscribe()
     }
 
     /// Drains a worker; one that is drained already stays as it is. Writes to the disk.
@@ -217,10 +222,10 @@ impl Orders {
     /// Makes a change durable, then known.
     fn change(&self, make: impl FnOnce(&mut Standing) -> Change) -> Result<(), KeepError> {
         let mut store = self.store.lock();
-        let mut standing = Standing::clone(&self.standing.load());
+        let mut standing = Standing::clone(&self.standing.borrow());
         let change = make(&mut standing);
         store.commit(change)?;
-        self.standing.store(Arc::new(standing));
+        self.standing.send_replace(Arc::new(standing));
         Ok(())
     }
 }

@@ -1,36 +1,46 @@
 //! How far orders are, as a router sees that does not plan: by what the workers report.
 
+use protocol::ReplicaState;
+
 use super::ordered::{DrainPhase, DrainState, PinPhase, PinState};
 use crate::{
-    fleet::labelled,
+    fleet::{View, labelled},
+    ledger::Slices,
     orders::{Drain, Pin, Standing},
-    state::{ReplicaPhase, WorkerState},
 };
 
-/// How far a drain is.
-pub(crate) fn drain(worker: &WorkerState, drain: &Drain) -> DrainState {
-    let slices = worker.gpus.iter().flat_map(|gpu| &gpu.slices);
-    let held = slices.filter(|slice| !slice.replicas.is_empty() || slice.job.is_some());
-    let holds: Vec<String> = held.map(|slice| format!("something is on {}", slice.slice)).collect();
+/// How far a drain is; `owners` has the slices that are lent.
+pub(crate) fn drain(worker: &View, owners: &Slices, drain: &Drain) -> DrainState {
+    let mut holds = Vec::new();
+    for gpu in worker.report.iter().flat_map(|report| &report.gpus) {
+        let lent = |position: &str| owners.job(&worker.name, gpu.index, position).is_some();
+        for slice in &gpu.slices {
+            if !slice.replicas.is_empty() || lent(&slice.position) {
+                holds.push(format!("something is on {}", labelled(&worker.name, &slice.slice)));
+            }
+        }
+    }
     let state = if holds.is_empty() { DrainPhase::Drained } else { DrainPhase::Draining };
     DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
 }
 
 /// How far pins are.
-pub(crate) fn pins(standing: &Standing, workers: &[WorkerState]) -> Vec<PinState> {
+pub(crate) fn pins(standing: &Standing, workers: &[View]) -> Vec<PinState> {
     let state = |pin: &Pin| {
         if is_held(pin, workers) {
             return PinState::new(pin, PinPhase::Held, None);
         }
-        PinState::new(pin, PinPhase::Waiting, Some("the router that leads knows why"))
+        PinState::new(pin, PinPhase::Waiting, Some("ask the leader for the reason"))
     };
     standing.pins.iter().map(state).collect()
 }
 
-fn is_held(pin: &Pin, workers: &[WorkerState]) -> bool {
-    let gpu = labelled(&pin.at.worker, &format!("gpu{}", pin.at.gpu));
-    let gpus = workers.iter().flat_map(|worker| &worker.gpus).filter(|one| one.gpu == gpu);
-    let slices = gpus.flat_map(|gpu| &gpu.slices).filter(|one| one.position == pin.at.position);
-    let mut replicas = slices.flat_map(|slice| &slice.replicas);
-    replicas.any(|one| one.model == pin.model && one.state == ReplicaPhase::Ready)
+fn is_held(pin: &Pin, workers: &[View]) -> bool {
+    let reports = workers.iter().filter(|worker| worker.name == pin.at.worker);
+    let gpus = reports.filter_map(|worker| worker.report.as_ref()).flat_map(|report| &report.gpus);
+    let slices = gpus.filter(|gpu| gpu.index == pin.at.gpu).flat_map(|gpu| &gpu.slices);
+    let here = slices.filter(|slice| slice.position == pin.at.position);
+    let mut replicas = here.flat_map(|slice| &slice.replicas);
+    let ready = |state: &ReplicaState| matches!(state, ReplicaState::Ready(_));
+    replicas.any(|one| one.model == pin.model && ready(&one.state))
 }

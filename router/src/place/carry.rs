@@ -11,10 +11,10 @@ use protocol::{Desired, DesiredGpu, DesiredReplica, DesiredSlice};
 
 use super::{Placer, assigned::Assigned, groups::Group, world::World};
 use crate::{
+    control::Control,
     dataplane::DataPlane,
     fleet::{Fleet, Seen},
-    lend::Slices,
-    registry::Registry,
+    ledger::Slices,
 };
 
 impl Placer {
@@ -24,7 +24,7 @@ impl Placer {
         decision: &Decision,
         config: &Config,
         (world, groups): (&mut World, &BTreeMap<u64, Group>),
-        (registry, owners): (&Registry, &Slices),
+        (control, owners): (&Control, &Slices),
     ) {
         let mut leaving = BTreeSet::new();
         let lent: BTreeSet<usize> = taken(decision, world, owners);
@@ -32,7 +32,7 @@ impl Placer {
             if step.action.gpu().is_some_and(|gpu| lent.contains(&gpu)) {
                 continue;
             }
-            self.moved_at = registry.now();
+            self.moved_at = control.clock().now();
             match &step.action {
                 Action::Cut { gpu, destroy, create } => {
                     let site = &mut world.sites[*gpu];
@@ -51,8 +51,8 @@ impl Placer {
                 }
             }
         }
-        self.admit(groups, &leaving, &**registry.plane());
-        self.drain(&**registry.plane());
+        self.admit(groups, &leaving, &**control.plane());
+        self.drain(&**control.plane());
     }
 
     /// Lets those that leave finish their batches, once one that takes their place is in rotation.
@@ -218,7 +218,7 @@ impl Placer {
         &mut self,
         decision: &Decision,
         (config, world): (&Config, &World),
-        registry: &Registry,
+        control: &Control,
     ) {
         // A worker that is drained, or about to go, may come back.
         let is_final = world.sites.iter().all(|site| site.open);
@@ -233,7 +233,7 @@ impl Placer {
             let somewhere = decision.target.placed.iter().any(|placed| placed.model == index);
             if is_final && !somewhere {
                 let absent = Absent::Failed { why: why.clone(), returns: true };
-                registry.plane().advise(name, Advice { absent, loads_in: None });
+                control.plane().advise(name, Advice { absent, loads_in: None });
             }
         }
         self.unplaced = unplaced;

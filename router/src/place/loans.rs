@@ -11,9 +11,10 @@ use policy::{
 
 use super::{Placer, world::World};
 use crate::{
+    control::Control,
     jobs::{Record, profile_compute},
-    lend::{Needs, Wanted, memory_mib},
-    registry::Registry,
+    ledger::{Needs, Wanted},
+    lend::memory_mib,
 };
 
 /// Compute slices that a GPU has at the most.
@@ -38,7 +39,7 @@ impl Placer {
     /// Cuts slices for jobs that wait for want of them.
     pub(super) fn cut_for_jobs(
         &mut self,
-        registry: &Registry,
+        control: &Control,
         config: &Config,
         (world, snapshot): (&mut World, &Snapshot),
         target: &Target,
@@ -46,7 +47,7 @@ impl Placer {
         if config.loans.as_ref().is_none_or(|loans| loans.allow.is_empty()) {
             return;
         }
-        let waiting = registry.jobs().unfinished();
+        let waiting = control.jobs().unfinished();
         let mut taken = BTreeSet::new();
         let mut after = snapshot.clone();
         for record in waiting.iter().filter(|record| record.life.state.waits()) {

@@ -8,8 +8,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Placer;
 use crate::{
+    control::Control,
     learned::{Beside, Learned, Memory, OfModel},
-    registry::Registry,
 };
 
 /// How often what changed is written.
@@ -20,9 +20,8 @@ const SOON: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// When it was written last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Notebook {
-    learned: Arc<Learned>,
     written_at: Moment,
     /// How many lessons there were then.
     lessons: u64,
@@ -32,36 +31,31 @@ pub(super) struct Notebook {
 }
 
 impl Notebook {
-    pub(super) fn new(learned: Arc<Learned>) -> Self {
-        let written_at = Moment::default();
-        Self { learned, written_at, lessons: 0, writing: None, failed: false }
-    }
-
     /// Begins with what was kept. Waits for the disk at most as long as a write takes.
-    pub(super) async fn recall(&self, registry: &Registry, placer: &mut Placer) {
-        let learned = Arc::clone(&self.learned);
+    pub(super) async fn recall(&self, control: &Control, placer: &mut Placer) {
+        let learned = Arc::clone(control.learned());
         let Ok(memory) = spawn_blocking(move || learned.recall()).await else { return };
-        placer.recall(&memory, &registry.config_in_force(), Clocks::of(registry));
+        placer.recall(&memory, &control.config(), Clocks::of(control));
     }
 
     /// Writes down what `placer` knows, if it is time, while the loop goes on.
-    pub(super) async fn note(&mut self, registry: &Registry, placer: &Placer) {
+    pub(super) async fn note(&mut self, control: &Control, placer: &Placer) {
         if let Some(written) = self.writing.take_if(|writing| writing.is_finished()) {
             self.failed = !written.await.unwrap_or(false);
         }
-        let (now, lessons) = (registry.now(), placer.lessons.count());
+        let (now, lessons) = (control.clock().now(), placer.lessons.count());
         let wait = match lessons == self.lessons {
             false => SOON,
             true if self.failed => AGAIN,
             true => EVERY,
         };
         let due = now.since(self.written_at) >= wait;
-        if !due || self.writing.is_some() || !self.learned.is_kept() {
+        if !due || self.writing.is_some() || !control.learned().is_kept() {
             return;
         }
         (self.written_at, self.lessons) = (now, lessons);
-        let memory = placer.memory(&registry.config_in_force(), Clocks::of(registry));
-        let (learned, failed) = (Arc::clone(&self.learned), self.failed);
+        let memory = placer.memory(&control.config(), Clocks::of(control));
+        let (learned, failed) = (Arc::clone(control.learned()), self.failed);
         self.writing = Some(spawn_blocking(move || write(&learned, &memory, failed)));
     }
 }
@@ -89,8 +83,8 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    fn of(registry: &Registry) -> Self {
-        Self { now: registry.now(), wall_ms: registry.wall_ms() }
+    fn of(control: &Control) -> Self {
+        Self { now: control.clock().now(), wall_ms: control.clock().now_ms() }
     }
 
     fn day(self) -> Day {

@@ -58,12 +58,7 @@ pub use self::{
     outlook::{Affected, Consequence, Intended, Outlook, Prospect, Provided},
     told::{Move, Moved, PlanState, Planned, PlannedModel, PlannedReplica, Told},
 };
-use crate::{
-    dataplane::DataPlane,
-    fleet::{Fleet, Seen},
-    learned::Learned,
-    registry::Registry,
-};
+use crate::{control::Control, fleet::Seen};
 
 /// How often the loop looks when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
@@ -115,15 +110,15 @@ struct Placer {
     calls_back: bool,
 }
 
-/// Places until the router ends, and keeps in `learned` what it learns.
-pub async fn run(state: Weak<Registry>, learned: Arc<Learned>) {
-    let mut notebook = Notebook::new(learned);
+/// Places until the router ends, and says in `planned` what it decides.
+pub async fn run(control: Weak<Control>, planned: Arc<Planned>) {
+    let mut notebook = Notebook::default();
     let mut placer: Option<Placer> = None;
-    while let Some(state) = state.upgrade() {
-        let standing = Arc::clone(state.standing());
+    while let Some(control) = control.upgrade() {
+        let standing = Arc::clone(control.leadership());
         let mut news = standing.news();
         let Some(term) = standing.acts() else {
-            drop(state);
+            drop(control);
             // Whether there is news or not, the next round looks.
             let _ = timeout(TICK, news.changed()).await;
             continue;
@@ -132,16 +127,16 @@ pub async fn run(state: Weak<Registry>, learned: Arc<Learned>) {
             Some(placer) if placer.term == term => placer,
             one => {
                 let placer = one.insert(Placer { term, ..Placer::default() });
-                notebook.recall(&state, placer).await;
+                notebook.recall(&control, placer).await;
                 placer
             }
         };
-        let fleet = Arc::clone(state.fleet());
-        let (mut heard, mut linked) = (fleet.changed(), state.plane().changed());
+        let fleet = Arc::clone(control.fleet());
+        let (mut heard, mut linked) = (fleet.changed(), control.plane().changed());
         let began = Instant::now();
-        placer.round(&state, &fleet).await;
-        notebook.note(&state, placer).await;
-        drop(state);
+        placer.round(&control, &planned).await;
+        notebook.note(&control, placer).await;
+        drop(control);
         let took = began.elapsed();
         let news = async {
             tokio::select! {
@@ -158,23 +153,23 @@ pub async fn run(state: Weak<Registry>, learned: Arc<Learned>) {
 }
 
 impl Placer {
-    async fn round(&mut self, registry: &Registry, fleet: &Fleet) {
-        if !registry.ledger().lock().is_settled() {
+    async fn round(&mut self, control: &Control, planned: &Planned) {
+        if !control.ledger().lock().is_settled() {
             return;
         }
-        let now = registry.now();
-        let config = registry.config_in_force();
-        let plane = &**registry.plane();
-        let (seen, links, traffic) = (fleet.look(), plane.replicas(), plane.traffic());
-        let standing = registry.orders().standing();
+        let now = control.clock().now();
+        let config = control.config();
+        let plane = &**control.plane();
+        let (seen, links, traffic) = (control.look(), plane.replicas(), plane.traffic());
+        let standing = control.orders().standing();
         self.meet(&seen);
-        let mut world = World::new(&seen, &self.cuts, &registry.ledger().lock());
+        let mut world = World::new(&seen, &self.cuts, &control.ledger().lock());
         self.neighbours.look(&seen, now);
         let groups = self.groups(&config, (&seen, &links), &mut world);
         self.neighbours.learn((&config, &traffic), (&world, &groups), now);
         self.time_loads(&groups, &config, now);
         let (mut snapshot, forecasts) =
-            self.snapshot((registry, &traffic), &config, &world, &groups, now);
+            self.snapshot((control, &traffic), &config, &world, &groups, now);
         snapshot.pins = ordered::pins(&standing, &world, &config);
         let left = ordered::left(&standing, (&world, &groups), &config);
         let looked = snapshot.consolidate;
@@ -185,10 +180,10 @@ impl Placer {
         let decided = (&*config, &snapshot, &decision);
         let ordered = {
             // What a job has been given meanwhile is not taken from it.
-            let mut owners = registry.ledger().lock();
-            self.carry_out(&decision, &config, (&mut world, &groups), (registry, &owners));
+            let mut owners = control.ledger().lock();
+            self.carry_out(&decision, &config, (&mut world, &groups), (control, &owners));
             self.remember(&decision, &world, &config);
-            self.cut_for_jobs(registry, &config, (&mut world, &snapshot), &decision.target);
+            self.cut_for_jobs(control, &config, (&mut world, &snapshot), &decision.target);
             let losing = |model: usize| {
                 let hurried = matches!(forecasts[model].why, Why::Late | Why::Queue | Why::Panic);
                 hurried || self.demands.is_losing(&config.models[model].name)
@@ -197,18 +192,18 @@ impl Placer {
             self.calls_back = !needs.wanted.is_empty();
             owners.serve(self.served(&world), needs);
             for worker in &seen {
-                self.send(worker, &world, &owners, fleet);
+                self.send(worker, &world, &owners, control.fleet());
             }
             self.ordered(&standing, (&world, &groups), decided, &owners)
         };
         // Without a GPU there is no worker yet, which is no want of room.
         if !world.sites.is_empty() {
-            self.complain(&decision, (&config, &world), registry);
+            self.complain(&decision, (&config, &world), control);
         }
         let error = self.neighbours.median_error();
         let told = Told { config: &config, world: &world, forecasts: &forecasts, error, at: now };
-        registry.plan().record(&told, (snapshot, ordered), &decision);
-        ordered::note_left(registry.orders(), left).await;
+        planned.record(&told, (snapshot, ordered), &decision);
+        ordered::note_left(control.orders(), left).await;
     }
 
     /// Begins with what a worker says it has, and forgets those that are gone.
@@ -247,7 +242,7 @@ impl Placer {
     #[expect(clippy::too_many_arguments, reason = "all that a decision is made from")]
     fn snapshot(
         &mut self,
-        (registry, traffic): (&Registry, &BTreeMap<String, Traffic>),
+        (control, traffic): (&Control, &BTreeMap<String, Traffic>),
         config: &Config,
         world: &World,
         groups: &BTreeMap<u64, Group>,
@@ -285,7 +280,7 @@ impl Placer {
         let models = self.models(config);
         let mut snapshot =
             Snapshot { models, gpus, rules, pins: Vec::new(), consolidate: calm, last };
-        let forecasts = self.forecast((registry, traffic), config, (&mut snapshot, &ready), now);
+        let forecasts = self.forecast((control, traffic), config, (&mut snapshot, &ready), now);
         (snapshot, forecasts)
     }
 
@@ -309,7 +304,7 @@ impl Placer {
     /// Sets what is to be provided for.
     fn forecast(
         &mut self,
-        (registry, traffic): (&Registry, &BTreeMap<String, Traffic>),
+        (control, traffic): (&Control, &BTreeMap<String, Traffic>),
         config: &Config,
         (snapshot, ready): (&mut Snapshot, &[Ready]),
         now: Moment,
@@ -322,14 +317,14 @@ impl Placer {
         let mut forecasts = Vec::with_capacity(config.models.len());
         for (index, model) in config.models.iter().enumerate() {
             if let Some(traffic) = traffic.get(&model.name) {
-                let others = registry.standing().peers().load(&model.name);
+                let others = control.leadership().peers().load(&model.name);
                 self.demands.observe(model, (traffic, others), (&config.planner, now));
             }
             let forecast = self.demands.forecast(&model.name, ready[index].rps, notice, now);
             let asleep = model.replicas.min == 0 && forecast.why == Why::Idle;
             let absent = if asleep { Absent::Asleep } else { Absent::Loading };
             let loads_in = Some(self.demands.load_time(&model.name));
-            registry.plane().advise(&model.name, Advice { absent, loads_in });
+            control.plane().advise(&model.name, Advice { absent, loads_in });
             let planned = &mut snapshot.models[index];
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas.min.max(1) };

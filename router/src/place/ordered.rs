@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Placer, groups::Group, world::World};
 use crate::{
-    lend::Slices,
+    ledger::Slices,
     orders::{self, Orders, Standing},
 };
 

@@ -10,7 +10,7 @@ use protocol::{GpuReport, ModelSpec, SliceReport, WHOLE};
 use super::spec;
 use crate::{
     fleet::{Seen, labelled},
-    lend::Slices,
+    ledger::Slices,
 };
 
 const MIB: u64 = 1 << 20;

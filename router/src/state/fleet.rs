@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::place::DrainState;
+use crate::{fleet::Presence, place::DrainState};
 
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,24 +24,6 @@ pub struct WorkerState {
     pub desired_generation: Option<u64>,
     /// Its GPUs, by index.
     pub gpus: Vec<GpuState>,
-}
-
-/// Whether a worker speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Presence {
-    /// It reports.
-    Connected,
-    /// It is connected and says nothing.
-    Silent,
-    /// It is not connected.
-    Away,
-}
-
-impl Presence {
-    /// Every one, for counting.
-    pub(crate) const ALL: [(&'static str, Self); 3] =
-        [("connected", Self::Connected), ("silent", Self::Silent), ("away", Self::Away)];
 }
 
 /// One GPU, cut or whole. What it does not say is absent.
@@ -191,64 +173,4 @@ pub enum ReplicaPhase {
     Draining,
     /// It cannot serve.
     Failed,
-}
-
-/// A model's replicas by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replicas {
-    /// On their way.
-    pub starting: u32,
-    /// Run to be warmed.
-    pub warming: u32,
-    /// Given batches.
-    pub ready: u32,
-    /// Finishing their last batches.
-    pub draining: u32,
-    /// Unable to serve.
-    pub failed: u32,
-}
-
-impl Replicas {
-    /// Counts one more.
-    pub(crate) fn add(&mut self, replica: &ReplicaState) {
-        match replica.state {
-            ReplicaPhase::Starting | ReplicaPhase::Loading => self.starting += 1,
-            ReplicaPhase::Warming => self.warming += 1,
-            ReplicaPhase::Ready => self.ready += 1,
-            ReplicaPhase::Draining => self.draining += 1,
-            ReplicaPhase::Failed => self.failed += 1,
-        }
-    }
-
-    /// The same if only so many are in rotation: a replica that is ready but cannot be reached is
-    /// on its way, whatever its worker said last.
-    pub(crate) fn of_which(self, in_rotation: usize) -> Self {
-        let ready = self.ready.min(u32::try_from(in_rotation).unwrap_or(u32::MAX));
-        Self { ready, starting: self.starting + (self.ready - ready), ..self }
-    }
-
-    /// Each state's name and count.
-    pub fn each(&self) -> [(&'static str, u32); 5] {
-        let Self { starting, warming, ready, draining, failed } = *self;
-        [
-            ("starting", starting),
-            ("warming", warming),
-            ("ready", ready),
-            ("draining", draining),
-            ("failed", failed),
-        ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ready_replica_out_of_reach_is_not_counted_ready() {
-        let reported = Replicas { ready: 3, failed: 1, ..Replicas::default() };
-        let seen = reported.of_which(1);
-        assert_eq!(seen, Replicas { ready: 1, starting: 2, failed: 1, ..Replicas::default() });
-        assert_eq!(reported.of_which(5), reported, "one may be known before it is reported");
-    }
 }

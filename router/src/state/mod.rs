@@ -2,29 +2,34 @@
 //! and the console.
 
 mod fleet;
+mod workers;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-
-pub use self::fleet::{
-    GpuState, LaneState, Memory, Presence, RankView, ReplicaPhase, ReplicaState, Replicas,
-    SliceState, WorkerState,
+use serve::{
+    auth::TenantView,
+    http::{ServerState, backend::Backend},
+    model::{Model, Served},
+    trace::{Build, SpanTotals},
 };
 
+pub use self::fleet::{
+    GpuState, LaneState, Memory, RankView, ReplicaPhase, ReplicaState, SliceState, WorkerState,
+};
+pub use crate::{
+    fleet::Presence,
+    jobs::{JobsState, LoansState},
+    registry::ConfigState,
+};
+pub use serve::model::{Replicas, View as ModelState};
+
 use crate::{
-    auth::TenantView,
-    cache,
-    count::{Totals, recent::RecentView},
-    dispatch,
-    http::{ServerState, backend::Backend},
-    jobs::{Brief, Counts},
+    fleet::View,
     leader::LeadState,
     metrics::{self, Format},
-    model::Model,
     place::{self, PinState, PlanState},
     registry::Registry,
-    trace::{Build, SpanTotals},
 };
 
 /// Everything an operator may want to see at one moment.
@@ -61,74 +66,6 @@ pub struct State {
     pub spans: SpanTotals,
 }
 
-/// How the configuration was last loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ConfigState {
-    /// Configurations put in force since the start, that of the start included.
-    pub generation: u64,
-    /// Whether the last attempt to load one succeeded.
-    pub last_reload_successful: bool,
-    /// When the one in force was loaded, in seconds since 1970.
-    pub loaded_at_s: f64,
-}
-
-/// One model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModelState {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// Whether it can be asked: `ready`, `loading` or `unavailable`.
-    pub availability: String,
-    /// Why it cannot.
-    pub reason: Option<String>,
-    /// Its objective.
-    pub slo_ms: f64,
-    /// The share of requests that must be within it.
-    pub slo_target: f64,
-    /// The most rows of a batch.
-    pub max_batch: u32,
-    /// The rule that forms its batches.
-    pub batching: String,
-    /// How it has done lately.
-    pub recent: RecentView,
-    /// Every count since the start.
-    pub totals: Totals,
-    /// Its queue and its batch limits.
-    pub dispatch: dispatch::View,
-    /// Its replicas by state.
-    pub replicas: Replicas,
-    /// Its remembered answers, if it remembers.
-    pub cache: Option<cache::View>,
-}
-
-/// Training jobs, and what is lent to them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct JobsState {
-    /// The programs a job may start; with none, there are no jobs.
-    pub allow: Vec<String>,
-    /// How many jobs are in each state.
-    pub states: BTreeMap<String, usize>,
-    /// How many slices are lent.
-    pub loans: LoansState,
-    /// What became of loans since the start.
-    pub counts: Counts,
-    /// Jobs that have not ended, then those that have, the newest of each first; at most a hundred.
-    pub shown: Vec<Brief>,
-}
-
-/// Slices that are lent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoansState {
-    /// To jobs that run or are being started.
-    pub lent: usize,
-    /// To jobs that were told to give them back and have time left for it.
-    pub returning: usize,
-    /// To jobs whose time for that is over.
-    pub overdue: usize,
-}
-
 impl State {
     /// Every GPU of every worker.
     pub fn gpus(&self) -> impl Iterator<Item = &GpuState> {
@@ -148,12 +85,14 @@ impl State {
     fn of(shared: &ServerState<Registry>, build: &Build, models: &[Arc<Model>]) -> Self {
         let problems = shared.problems();
         let registry = &shared.backend;
-        let (models, workers) = registry.states(models);
+        let views = registry.fleet().views();
+        let workers = shown(registry, &views);
         let ordered = registry.orders().standing();
         let pins = match registry.standing().acts() {
             Some(_) => registry.plan().pins(&ordered),
-            None => place::afar::pins(&ordered, &workers),
+            None => place::afar::pins(&ordered, &views),
         };
+        let loans = registry.config_in_force().loans.as_ref().map(|loans| loans.allow.clone());
         Self {
             build: build.clone(),
             uptime_s: registry.uptime().as_secs_f64(),
@@ -162,15 +101,52 @@ impl State {
             draining: shared.drain.is_draining(),
             config: registry.config_state(),
             lead: registry.standing().state(),
-            models,
+            models: with_replicas(models, &workers),
             workers,
             plan: registry.plan().state(),
             pins,
-            jobs: registry.jobs_state(),
+            jobs: registry.jobs().state(loans.unwrap_or_default(), registry.wall_ms()),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
             spans: registry.spans().totals(),
         }
     }
+}
+
+/// Every worker, with who has its slices and how far its drain is.
+pub(crate) fn workers(registry: &Registry) -> Vec<WorkerState> {
+    shown(registry, &registry.fleet().views())
+}
+
+fn shown(registry: &Registry, views: &[View]) -> Vec<WorkerState> {
+    let standing = registry.orders().standing();
+    let acts = registry.standing().acts().is_some();
+    let owners = registry.control().ledger().lock();
+    let worker = |view: &View| {
+        let drain = standing.drains.get(&view.name).map(|drain| match acts {
+            true => registry.plan().drain(&view.name, drain),
+            false => place::afar::drain(view, &owners, drain),
+        });
+        workers::worker(view, &owners, drain)
+    };
+    views.iter().map(worker).collect()
+}
+
+/// The models, each with its replicas as the workers report them.
+fn with_replicas(models: &[Arc<Model>], workers: &[WorkerState]) -> Vec<ModelState> {
+    let mut replicas = HashMap::<&str, Replicas>::new();
+    let slices = workers.iter().flat_map(|worker| &worker.gpus).flat_map(|gpu| &gpu.slices);
+    for replica in slices.flat_map(|slice| &slice.replicas) {
+        let of_model = replicas.entry(&replica.model).or_default();
+        *match replica.state {
+            ReplicaPhase::Starting | ReplicaPhase::Loading => &mut of_model.starting,
+            ReplicaPhase::Warming => &mut of_model.warming,
+            ReplicaPhase::Ready => &mut of_model.ready,
+            ReplicaPhase::Draining => &mut of_model.draining,
+            ReplicaPhase::Failed => &mut of_model.failed,
+        } += 1;
+    }
+    let reported = |model: &str| replicas.get(model).copied().unwrap_or_default();
+    models.iter().map(|model| model.view(reported(model.name()))).collect()
 }
 
 /// The page for a scraper.

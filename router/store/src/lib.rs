@@ -151,7 +151,7 @@ pub enum CommitError {
         source: io::Error,
     },
     /// An earlier failure left the file in an unknown state.
-    #[error("{} takes no more until it is opened anew: an earlier write failed", .path.display())]
+    #[error("{} is closed for writing after a failed write; reopen it", .path.display())]
     Broken {
         /// The file.
         path: PathBuf,

@@ -71,7 +71,7 @@ fn what_was_committed_is_there_after_opening_again() {
 }
 
 #[test]
-fn cut_off_at_any_byte_every_whole_commit_is_there_and_the_next_can_follow() {
+fn truncation_at_any_byte_keeps_every_whole_commit() {
     let folder = Folder::new();
     let mut store = open(&folder.file());
     let seen = history(&mut store);
@@ -96,7 +96,7 @@ fn cut_off_at_any_byte_every_whole_commit_is_there_and_the_next_can_follow() {
 }
 
 #[test]
-fn a_damaged_line_with_others_after_it_is_refused_and_nothing_is_touched() {
+fn damage_before_the_last_line_is_an_error_and_changes_nothing() {
     let folder = Folder::new();
     history(&mut open(&folder.file()));
     let whole = fs::read(folder.file()).unwrap();
@@ -225,7 +225,7 @@ impl Medium for Full {
 }
 
 #[test]
-fn on_a_full_disk_the_commit_fails_whole_and_later_ones_work_once_there_is_room() {
+fn full_disk_fails_a_commit_whole_and_later_ones_work() {
     let line = line::commit(&Change::default().put("lost", json!(1))).len();
     for room in 0..line {
         let folder = Folder::new();

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use http::Method;
-use router::{admin::ReloadError, drain::Ended};
+use router::reload::ReloadError;
 use serde_json::json;
+use serve::drain::Ended;
 
 use crate::{
     client::{Client, Raw},
@@ -127,14 +128,14 @@ async fn a_reload_reports_changes_or_every_problem() {
     assert_eq!((done.status.as_u16(), done.json()), (200, json!({"changes": []})));
 
     let problems = vec!["a.toml:1:1: one".to_owned(), "a.toml:2:1: two".to_owned()];
-    server.next_reload(Err(ReloadError::Invalid { problems: problems.clone() }));
+    server.fail_reload(ReloadError::Invalid { problems: problems.clone() });
     let invalid = client.post("/admin/v1/reload", &[], "").await;
     assert_eq!(invalid.status, 422);
     assert_eq!(invalid.json()["problems"], json!(problems));
     assert_eq!(invalid.error(), "the new configuration has 2 problems; the old one stays");
 
     let why = "listen needs a restart".to_owned();
-    server.next_reload(Err(ReloadError::Conflict { why }));
+    server.fail_reload(ReloadError::Conflict { why });
     assert_eq!(client.post("/admin/v1/reload", &[], "").await.status, 409);
     assert_eq!(client.get("/admin/v1/reload").await.status, 405);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use router::drain::{Ended, Phase};
+use serve::drain::{Ended, Phase};
 use tokio::net::TcpStream;
 
 use crate::{

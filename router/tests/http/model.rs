@@ -12,13 +12,13 @@ use std::{
 use config::Class;
 use oip::{Datatype, Signature, TensorSpec, model::ModelStats};
 use parking_lot::Mutex;
-use router::{
+use serde_json::{Value, json};
+use serve::{
     error::InferError,
     http::backend::{Backend, Check},
     model::{Availability, Served},
     request::{Answer, Request},
 };
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// Answers with its input, once its gate is open.

@@ -1,21 +1,25 @@
 //! Both listeners on free ports, stopped when the test ends.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant};
 use router::{
-    admin::{self, Admin, Hooks, ReloadError},
+    admin::{self, Admin, Hooks},
+    orders::{Order, OrderError},
+    reload::ReloadError,
+};
+use serde_json::json;
+use serve::{
     auth::Access,
     drain::{Drain, Ended, Times},
     http::{self, ServerState, backend::Backend},
-    orders::{Order, OrderError},
 };
-use serde_json::{Value, json};
-use tokio::{
-    net::TcpListener,
-    sync::{mpsc, watch},
-    task::JoinHandle,
-};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 
 use crate::{
     client::Client,
@@ -31,7 +35,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) state: Arc<ServerState<Models>>,
-    reload: watch::Sender<Result<Value, ReloadError>>,
+    reload: Arc<Mutex<Option<ReloadError>>>,
     pub(crate) signal: mpsc::Sender<()>,
     pub(crate) ended: JoinHandle<Ended>,
 }
@@ -77,16 +81,16 @@ impl Server {
         let admin_tcp = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let (address, admin) = (tcp.local_addr().unwrap(), admin_tcp.local_addr().unwrap());
 
-        let reload = watch::Sender::new(Ok(json!({"changes": []})));
-        let next_reload = reload.subscribe();
+        let reload = Arc::new(Mutex::new(None));
+        let next_reload = Arc::clone(&reload);
         let hooks = Hooks {
             jobs: None,
             metrics: Box::new(|format| format!("{format:?}").into_bytes()),
             state: Box::new(|| json!({"models": []})),
             history: Box::new(|| json!({})),
             reload: Box::new(move || {
-                let result = next_reload.borrow().clone();
-                Box::pin(async move { result })
+                let failed = next_reload.lock().unwrap().take();
+                Box::pin(async move { failed.map_or_else(|| Ok(json!({"changes": []})), Err) })
             }),
             objective: Box::new(|asked| {
                 Box::pin(async move {
@@ -129,9 +133,9 @@ impl Server {
         Self { address, admin, state, reload, signal, ended }
     }
 
-    /// What the next reload will say.
-    pub(crate) fn next_reload(&self, result: Result<Value, ReloadError>) {
-        self.reload.send_modify(|next| *next = result);
+    /// Has the next reload fail.
+    pub(crate) fn fail_reload(&self, error: ReloadError) {
+        *self.reload.lock().unwrap() = Some(error);
     }
 
     pub(crate) async fn client(&self) -> Client {

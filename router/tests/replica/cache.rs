@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::Model as Settings;
 use futures_util::future::poll_immediate;
-use router::model::Served;
+use serve::model::Served;
 
 use crate::stack::{Stack, replica, request, settings};
 

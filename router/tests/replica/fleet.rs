@@ -11,13 +11,14 @@ use protocol::{
     Shapes, SliceReport, TensorShape, ToWorker, WarmPoint,
 };
 use router::{
-    clock::Clock,
     dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
     leader::Standing,
-    model::{Model, Models},
-    orders::Orders,
     plane::Plane,
+};
+use serve::{
+    clock::Clock,
+    model::{Model, Models},
     request::Request,
 };
 use tokio::{
@@ -53,10 +54,9 @@ impl Bed {
     pub(crate) fn start(settings: &Settings) -> Self {
         let model = Arc::new(Model::start(settings, &[1.0], Clock::start()).unwrap());
         let models = Arc::new(ArcSwap::from_pointee(Models::new(vec![Arc::clone(&model)])));
-        let orders = Orders::open(None).unwrap();
         let plane = Arc::new(Plane::new(models));
         let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
-        let fleet = Arc::new(Fleet::new(served, orders, Standing::alone()));
+        let fleet = Arc::new(Fleet::new(served, Standing::alone()));
         Self { model, plane, fleet }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use router::model::Served;
+use serve::model::Served;
 use tokio::time::Instant;
 
 use crate::{

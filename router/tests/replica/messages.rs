@@ -13,7 +13,7 @@ use std::{
 };
 
 use config::{Batching, Model as Settings};
-use router::{error::InferError, model::Served};
+use serve::{error::InferError, model::Served};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -53,7 +53,7 @@ async fn executors(seed: u64, healed: &Arc<AtomicBool>) -> Vec<Executor> {
 }
 
 /// Whether it was served: with its own number, or else with an error that is one of those, in time.
-fn is_served(seed: u64, number: u64, result: Result<router::request::Answer, InferError>) -> bool {
+fn is_served(seed: u64, number: u64, result: Result<serve::request::Answer, InferError>) -> bool {
     match result {
         Ok(answer) => {
             let data = &answer.outputs[0].data[..];

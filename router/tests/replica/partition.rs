@@ -10,17 +10,13 @@ use std::{
 
 use protocol::{Desired, Mode, Report, ToWorker, WHOLE};
 use router::{
+    control::Stored, fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, lend,
+    orders::Orders, place, registry::Registry,
+};
+use serve::{
     auth::Access,
     dispatch::Dispatcher,
-    fleet::Fleet,
     http::{ServerState, backend::Backend},
-    jobs::Jobs,
-    leader::Standing,
-    learned::Learned,
-    lend,
-    orders::Orders,
-    place,
-    registry::Registry,
 };
 use tokio::{
     task::JoinHandle,
@@ -53,12 +49,18 @@ fn router() -> Arc<ServerState<Registry>> {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
     let (config, _) = config::parse(Path::new("test.toml"), FILE, &base).unwrap();
     let settings = config.router.clone();
-    let parts = (Orders::open(None).unwrap(), Standing::alone());
-    let registry = Registry::start(config, Jobs::open(None).unwrap(), parts).unwrap();
+    let stored = Stored {
+        jobs: Jobs::open(None).unwrap(),
+        orders: Orders::open(None).unwrap(),
+        learned: Learned::open(None).unwrap(),
+        leadership: Standing::alone(),
+    };
+    let registry = Registry::start(config, stored).unwrap();
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-    tokio::spawn(place::run(Arc::downgrade(&state.backend), Learned::open(None).unwrap()));
-    tokio::spawn(lend::run(Arc::downgrade(&state.backend)));
+    let (control, planned) = (state.backend.control(), Arc::clone(state.backend.plan()));
+    tokio::spawn(place::run(Arc::downgrade(control), planned));
+    tokio::spawn(lend::run(Arc::downgrade(control)));
     state
 }
 

@@ -9,7 +9,7 @@ use protocol::{
     Answer, Batch, Facts, FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
     TensorHead, ToExecutor, VERSION,
 };
-use router::{
+use serve::{
     clock::Clock,
     count::{Lookups, Totals},
     dispatch::{Process, Replica},

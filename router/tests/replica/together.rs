@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::{Batching, Model as Settings};
 use futures_util::future::{join_all, poll_immediate};
-use router::model::Served;
+use serve::model::Served;
 
 use crate::stack::{Stack, request, settings};
 

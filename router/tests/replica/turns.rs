@@ -4,7 +4,7 @@ use std::{pin::Pin, sync::Arc};
 
 use config::{Batching, Model as Settings};
 use futures_util::future::poll_immediate;
-use router::{dispatch::Process, model::Served};
+use serve::{dispatch::Process, model::Served};
 
 use crate::stack::{Stack, request, settings};
 

@@ -52,7 +52,9 @@ pub(super) fn run(mut draft: Draft, source: &Source<'_>, notes: &mut Notes<'_>) 
     let tracing = draft.tracing.as_ref().map(|tracing| tracing::check(tracing, notes));
     let etcd = draft.etcd.as_ref().map(|etcd| etcd.check(notes));
     if let (Some(etcd), Some(_)) = (&draft.etcd, &router.state_dir) {
-        notes.warn(etcd.place, "jobs are kept in etcd; state_dir keeps nothing");
+        let message =
+            "jobs and overrides are stored in etcd; state_dir stores only learned model data";
+        notes.warn(etcd.place, message);
     }
     let tls = draft.tls.as_ref().map(|draft| tls::check(draft, source.base_dir, notes));
     let join = draft.join.as_ref().map(|join| join::check(join, source.base_dir, notes));

@@ -39,6 +39,6 @@ fn a_state_dir_beside_etcd_is_warned_of_and_up_refuses_both() {
     let text = shared("endpoints = \"http://a\"\n") + "[router]\nstate_dir = \"state\"\n";
     let (config, warnings) = read(&text).unwrap();
     let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|one| one.contains("state_dir keeps nothing")), "{told:?}");
+    assert!(told.iter().any(|one| one.contains("state_dir stores only learned")), "{told:?}");
     assert!(config.check_up().unwrap_err().to_string().contains("[etcd] is for `sluice router`"));
 }

@@ -260,7 +260,7 @@ impl<'a> Walk<'a> {
             let one = &self.walkers[at.0][at.1];
             let serving = one.model.filter(|_| one.ready);
             if let Some(model) = serving {
-                let left_rps = ready_rps[model] - one.capacity_rps;
+                let left_rps = ready_rps[model] - one.capacity_rps + self.inherited_rps(at);
                 let needed =
                     left_rps < self.enough_rps(model) || ready[model] <= self.wanted[model].1;
                 if needed && !self.is_lost(at.0, model) {
@@ -273,6 +273,16 @@ impl<'a> Walk<'a> {
             any = true;
         }
         any
+    }
+
+    /// What a ready successor on the same slice serves more once an outdated replica has left.
+    fn inherited_rps(&self, (gpu, index): (usize, usize)) -> f64 {
+        let old = &self.walkers[gpu][index];
+        let inherits = |one: &&Walker| {
+            one.stays && one.ready && one.model == old.model && one.position == old.position
+        };
+        let heirs = self.walkers[gpu].iter().filter(inherits).filter(|_| old.outdated);
+        heirs.map(|one| (one.settled_rps - one.capacity_rps).max(0.0)).sum()
     }
 
     /// Whether a replica's GPU goes and nothing will take its place, so that waiting is in vain.

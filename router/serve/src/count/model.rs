@@ -270,7 +270,6 @@ impl Totals {
 
 /// Refusals by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are the values of the label, documented with Reason")]
 pub struct Refusals {
     pub overloaded: u64,
     pub quota: u64,
@@ -295,7 +294,6 @@ impl Refusals {
 
 /// Batches by why they held no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are the values of the label, documented with ClosedBy")]
 pub struct Closings {
     pub full: u64,
     pub deadline: u64,

@@ -52,7 +52,7 @@ pub(super) fn live() -> Response<Reply> {
 }
 
 /// `GET /v2/health/ready`.
-pub(crate) fn ready<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
+pub fn ready<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
     let problems = state.problems();
     if problems.is_empty() {
         return reply::json(StatusCode::OK, &json!({"live": true, "ready": true}));

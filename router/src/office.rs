@@ -7,17 +7,13 @@ use policy::loan::{Offer, admit};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
-use super::{
-    WallClock,
-    terms::terms,
-    whole_ms,
-    world::{self, Lendable, millis, moment},
-};
 use crate::{
+    control::Control,
     fleet::{LogQuestion, Unanswered},
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
+    lend::{self, Lendable, millis, moment, terms},
     records::KeepError,
-    registry::Registry,
+    wallclock::whole_ms,
 };
 
 /// The longest idempotency key.
@@ -28,8 +24,7 @@ const PAGE: u32 = 64 << 10;
 /// What operators and owners of jobs ask for.
 #[derive(Debug)]
 pub struct Office {
-    state: Arc<Registry>,
-    clock: WallClock,
+    control: Arc<Control>,
 }
 
 /// A part of what a rank printed.
@@ -47,17 +42,17 @@ pub struct LogPage {
 
 impl Office {
     /// The one of this router.
-    pub fn new(state: Arc<Registry>) -> Self {
-        Self { state, clock: WallClock::start() }
+    pub fn new(control: Arc<Control>) -> Self {
+        Self { control }
     }
 
     fn jobs(&self) -> &Arc<Jobs> {
-        self.state.jobs()
+        self.control.jobs()
     }
 
     /// Only the router that leads changes jobs.
     fn lead(&self) -> Result<(), JobError> {
-        let standing = self.state.standing();
+        let standing = self.control.leadership();
         match standing.acts() {
             Some(_) => Ok(()),
             None => Err(KeepError::Follows { leader: standing.leader() }.into()),
@@ -78,8 +73,8 @@ impl Office {
                 format!("the idempotency key has {} bytes; give 1 to {LONGEST_KEY}", key.len());
             return Err(JobError::Invalid { what });
         }
-        let config = self.state.config_in_force();
-        let now_ms = self.clock.now_ms();
+        let config = self.control.config();
+        let now_ms = self.control.clock().now_ms();
         let spec = Submission::read(body)?.check(&config, now_ms)?;
         // A repetition is answered as the first was, whatever has become of the fleet since.
         let start_by_ms = match self.jobs().submitted(&spec, key.as_deref())? {
@@ -101,22 +96,22 @@ impl Office {
         spec: &Spec,
         now_ms: u64,
     ) -> Result<Option<u64>, JobError> {
-        let registry = &self.state;
-        let (seen, records) = (registry.fleet().look(), registry.jobs().unfinished());
-        let lendable = Lendable::new(&seen, &registry.ledger().lock(), &records, now_ms);
+        let control = &self.control;
+        let (seen, records) = (control.fleet().look(), control.jobs().unfinished());
+        let lendable = Lendable::new(&seen, &control.ledger().lock(), &records, now_ms);
         let (_, lease) = terms(config.loans.as_ref());
         let jobs: Vec<_> =
-            records.iter().map(|record| world::job(config, record, lease, now_ms)).collect();
-        let tenants = world::tenants(config, config.loans.as_ref(), &registry.jobs().accounts());
+            records.iter().map(|record| lend::job(config, record, lease, now_ms)).collect();
+        let tenants = lend::tenants(config, config.loans.as_ref(), &control.jobs().accounts());
         let lends = |held| held != policy::loan::Held::Inference;
         let slices = &lendable.with_cuttable(&seen, spec);
         let offered = slices.iter().filter(|slice| lends(slice.held)).count();
-        let needs = registry.ledger().needs();
+        let needs = control.ledger().needs();
         let kept = (needs.forecast + needs.reserve) as usize;
         let dependable = u32::try_from(offered.saturating_sub(kept)).unwrap_or(u32::MAX);
         let (tenants, jobs) = (&tenants, &jobs);
         let offer = Offer { now: moment(now_ms), slices, tenants, jobs, dependable };
-        let admitted = admit(&world::ask(config, spec), &offer).map_err(JobError::Refused)?;
+        let admitted = admit(&lend::ask(config, spec), &offer).map_err(JobError::Refused)?;
         Ok(admitted.start_by.map(millis))
     }
 
@@ -133,9 +128,9 @@ impl Office {
     /// Ends a job.
     pub async fn cancel(&self, id: u64) -> Result<JobView, JobError> {
         self.lead()?;
-        let config = self.state.config_in_force();
+        let config = self.control.config();
         let (notice, _) = terms(config.loans.as_ref());
-        let (jobs, now_ms) = (Arc::clone(self.jobs()), self.clock.now_ms());
+        let (jobs, now_ms) = (Arc::clone(self.jobs()), self.control.clock().now_ms());
         let cancelled = spawn_blocking(move || jobs.cancel(id, whole_ms(notice), now_ms)).await;
         cancelled.map_err(|_| ended())??;
         self.show(id)
@@ -156,7 +151,7 @@ impl Office {
             return Err(JobError::Invalid { what });
         };
         let question = LogQuestion { job: id, rank, from, most: PAGE };
-        let fleet = self.state.fleet();
+        let fleet = self.control.fleet();
         match fleet.read_log(&seat.worker, question).await {
             Ok(Some(piece)) => {
                 Ok(LogPage { from: piece.from, text: piece.text, next: piece.next, over })

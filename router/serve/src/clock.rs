@@ -1,6 +1,6 @@
 //! The router's time, as the policies count it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use policy::moment::Moment;
 use tokio::time::Instant;
@@ -35,4 +35,10 @@ impl Clock {
         let micros = instant.saturating_duration_since(self.start).as_micros();
         Moment::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
+}
+
+/// Seconds since 1970, by the system's clock, which may jump.
+#[expect(clippy::disallowed_methods, reason = "a dashboard shows when, in wall time")]
+pub fn wall_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -19,11 +19,12 @@ use super::activity::Busy;
 use crate::error::InferError;
 
 /// The header that carries a request's id, both ways.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Of JSON.
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// The longest id a client may give its request.
@@ -114,7 +115,7 @@ impl<R: Body + Unpin> Body for Held<R> {
 }
 
 /// A reply of JSON.
-pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
     match serde_json::to_vec(value) {
         Ok(body) => of(status, JSON, Bytes::from(body).into()),
         Err(_) => fail(&InferError::Internal { what: "a reply could not be written" }),
@@ -122,7 +123,7 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<Reply
 }
 
 /// A reply of `reply`.
-pub(crate) fn of(status: StatusCode, kind: HeaderValue, reply: Reply) -> Response<Reply> {
+pub fn of(status: StatusCode, kind: HeaderValue, reply: Reply) -> Response<Reply> {
     let mut response = Response::new(reply);
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -130,7 +131,7 @@ pub(crate) fn of(status: StatusCode, kind: HeaderValue, reply: Reply) -> Respons
 }
 
 /// What the caller is told of `error`.
-pub(crate) fn fail(error: &InferError) -> Response<Reply> {
+pub fn fail(error: &InferError) -> Response<Reply> {
     let body = serde_json::to_vec(error).unwrap_or_default();
     let mut response = of(error.status(), JSON, Bytes::from(body).into());
     let headers = response.headers_mut();

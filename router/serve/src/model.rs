@@ -1,5 +1,7 @@
 //! One served model: its settings, its dispatcher and its cache, and whether it is in service.
 
+mod view;
+
 use std::{
     collections::HashMap,
     future::Future,
@@ -19,6 +21,7 @@ use oip::{Signature, model::ModelStats};
 use parking_lot::Mutex;
 use policy::fleet::{SliceName, Traffic};
 
+pub use self::view::{Replicas, View};
 use crate::{
     cache::{self, Cache},
     clock::Clock,
@@ -26,7 +29,6 @@ use crate::{
     dispatch::{Dispatcher, Replica},
     error::InferError,
     request::{Answer, Request},
-    state::{ModelState, Replicas},
 };
 
 /// A served model as a door sees it: [`Model`], or ten lines in a test of the protocol.
@@ -194,7 +196,7 @@ impl Model {
     }
 
     /// What is going on, if these are its replicas as reported.
-    pub fn state(&self, reported: Replicas) -> ModelState {
+    pub fn view(&self, reported: Replicas) -> View {
         let config = self.config.load();
         let totals = self.dispatcher.metrics().totals();
         let (availability, reason) = match self.availability() {
@@ -203,7 +205,7 @@ impl Model {
             Availability::Asleep => ("asleep", None),
             Availability::Unavailable { reason } => ("unavailable", Some(reason)),
         };
-        ModelState {
+        View {
             name: self.name.clone(),
             version: self.version.clone(),
             availability: availability.to_owned(),

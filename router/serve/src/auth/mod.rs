@@ -199,7 +199,7 @@ impl Access {
     }
 
     /// What the audit log calls whoever made this call.
-    pub(crate) fn name_of(&self, headers: &HeaderMap, peer: SocketAddr) -> String {
+    pub fn name_of(&self, headers: &HeaderMap, peer: SocketAddr) -> String {
         let Some(hash) = bearer(headers).map(KeyHash::of) else {
             let trusted = self.keys.is_empty() && is_local(headers, peer);
             return if trusted { "this machine" } else { "nobody known" }.to_owned();

@@ -10,10 +10,10 @@ mod body;
 mod coding;
 mod handshake;
 mod infer;
-pub(crate) mod listen;
-pub(crate) mod models;
-pub(crate) mod reply;
-pub(crate) mod room;
+pub mod listen;
+pub mod models;
+pub mod reply;
+mod room;
 mod route;
 mod stream;
 
@@ -43,7 +43,7 @@ use crate::{
     trace::{TRACE_RESPONSE, Tracer},
 };
 
-pub(crate) use self::route::unknown;
+pub use self::route::unknown;
 
 /// The inference listener: the models, and what it shares with every other listener.
 #[derive(Debug)]
@@ -72,10 +72,14 @@ pub struct Shared {
 }
 
 /// The part of a request that is known before its body.
-pub(crate) struct Call<'a> {
-    pub(crate) head: &'a Parts,
-    pub(crate) peer: &'a Peer,
-    pub(crate) arrived: Instant,
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Its head.
+    pub head: &'a Parts,
+    /// The client it came from.
+    pub peer: &'a Peer,
+    /// When its head was read.
+    pub arrived: Instant,
 }
 
 impl Shared {
@@ -88,7 +92,7 @@ impl Shared {
     }
 
     /// The TLS of HTTP connections that begin now.
-    pub(crate) fn http_tls(&self) -> Option<Arc<ServerConfig>> {
+    pub fn http_tls(&self) -> Option<Arc<ServerConfig>> {
         self.tls.load().as_ref().map(|tls| Arc::clone(&tls.http))
     }
 
@@ -99,7 +103,7 @@ impl Shared {
     }
 
     /// Gives a reply what every reply has, and the rest of an unread body its end.
-    pub(crate) fn finish<R>(
+    pub fn finish<R>(
         &self,
         call: &Call<'_>,
         unread: Option<Incoming>,
@@ -135,7 +139,7 @@ impl<B: Backend> ServerState<B> {
     }
 
     /// Why the router is not ready; empty if it is.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let draining = self.drain.is_draining().then(|| "draining".to_owned());
         let failed = self.backend.checks().into_iter().filter_map(|check| {
             let problem = check.problem?;
@@ -256,7 +260,7 @@ pub async fn serve<B: Backend>(tcp: TcpListener, state: Arc<ServerState<B>>) {
 
 /// Writes the audit log. An act that was refused did nothing, and anybody could fill the log with
 /// them, so those are told at `debug`.
-pub(crate) fn audit(who: &str, call: &Call<'_>, status: StatusCode) {
+pub fn audit(who: &str, call: &Call<'_>, status: StatusCode) {
     let (peer, method) = (call.peer.address, &call.head.method);
     let (path, status) = (call.head.uri.path(), status.as_u16());
     match status {

@@ -1,16 +1,16 @@
 //! The router as a whole: both listeners, the loops behind them, and an orderly end.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use config::{Config, Effect, RouterSettings, Tls, Tracing};
+use config::Config;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serve::{
+    auth::Access,
+    clock::wall_s,
+    count,
+    drain::{Drain, Times, stop_signals},
+    http::{self, ServerState},
+};
 use store::OpenError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -22,24 +22,24 @@ use tokio::{
 };
 
 use crate::{
-    admin::{self, Admin, Hooks, ReloadError},
-    auth::Access,
-    count,
-    drain::{Drain, Ended, Times, stop_signals},
-    election::{Election, Ground},
+    admin::{self, Admin, Hooks},
+    control::Stored,
+    election::{Candidacy, Election, Ground},
     fleet::{self, LOCAL, Trust},
-    http::{self, ServerState},
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
-    lend::{self, Office},
+    lend,
+    office::Office,
     orders::Orders,
     place,
     registry::Registry,
+    reload::{self, reload},
     state::{self, State},
-    steer,
-    trace::{Build, Tracer},
+    steer, takeover,
 };
+
+pub use serve::{drain::Ended, trace::Build};
 
 /// A router that listens.
 #[derive(Debug)]
@@ -115,20 +115,22 @@ impl Router {
             None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Standing::alone()),
         };
         let learned = Learned::open(state_dir)?;
-        let registry = Registry::start(config, jobs, (orders, standing))?;
+        let stored = Stored { jobs, orders, learned, leadership: standing };
+        let registry = Registry::start(config, stored)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-        secure(&state, tls);
-        trace(&state, tracing.as_ref(), &build);
-        state.backend.loaded(true, wall_clock_s());
+        reload::secure(&state, tls);
+        reload::trace(&state, tracing.as_ref(), &build);
+        state.backend.loaded(true, wall_s());
         if let Some((listener, token)) = door {
             let shared = Arc::clone(&state);
             let tls = move || shared.tls.load().as_ref().map(|tls| Arc::clone(&tls.join));
             tokio::spawn(fleet::listen(listener, Trust::Token(token.into()), fleet, tls));
         }
-        let election = ground.map(|ground| ground.stand(&state.backend));
-        tokio::spawn(place::run(Arc::downgrade(&state.backend), learned));
-        tokio::spawn(lend::run(Arc::downgrade(&state.backend)));
+        let control = state.backend.control();
+        let election = ground.map(|ground| stand(ground, &state));
+        tokio::spawn(place::run(Arc::downgrade(control), Arc::clone(state.backend.plan())));
+        tokio::spawn(lend::run(Arc::downgrade(control)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
@@ -205,6 +207,25 @@ impl Router {
     }
 }
 
+/// Stands for election, and does what it leads to.
+fn stand(ground: Ground, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
+    let control = state.backend.control();
+    let (plane, fleet) = (Arc::clone(control.plane()), Arc::clone(control.fleet()));
+    let Candidacy { election, mut tasks, events } = ground.stand(plane, fleet);
+    tasks.spawn(takeover::run(Arc::clone(control), events));
+    tasks.spawn(follow_orders(Arc::clone(state)));
+    (election, tasks)
+}
+
+/// Puts the objectives that the leader has taken in force at this router too.
+async fn follow_orders(state: Arc<ServerState<Registry>>) {
+    let mut orders = state.backend.orders().changed();
+    while orders.changed().await.is_ok() {
+        let state = Arc::clone(&state);
+        let _ = tokio::task::spawn_blocking(move || reload::aim(&state.backend)).await;
+    }
+}
+
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|source| StartError::Listen { address, source })
@@ -214,7 +235,7 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
     let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
-        jobs: Some(Arc::new(Office::new(Arc::clone(&state.backend)))),
+        jobs: Some(Arc::new(Office::new(Arc::clone(state.backend.control())))),
         metrics: Box::new(move |format| state::page(&scraped, &for_page, format)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
@@ -227,7 +248,7 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
         }),
         objective: Box::new(move |asked| {
             let (state, build) = (Arc::clone(&steered), for_steering.clone());
-            Box::pin(async move { steer::objective(&state, &build, asked).await })
+            Box::pin(async move { reload::objective(&state, &build, asked).await })
         }),
         order: Box::new(move |order| {
             let state = Arc::clone(&ordered);
@@ -255,134 +276,10 @@ fn reload_on_hangup(
     Ok(())
 }
 
-/// Reads the file again and puts it in force whole, or not at all.
-async fn reload(
-    state: &Arc<ServerState<Registry>>,
-    file: Option<PathBuf>,
-    build: &Build,
-) -> Result<Value, ReloadError> {
-    let result = match read_again(file).await {
-        Ok(config) => put_back(state, build, config).await,
-        Err(error) => Err(error),
-    };
-    state.backend.loaded(result.is_ok(), wall_clock_s());
-    match &result {
-        Ok(report) => tracing::info!(%report, "configuration reloaded"),
-        Err(ReloadError::Invalid { problems }) => {
-            tracing::error!(?problems, "new configuration refused; the old one stays");
-        }
-        Err(ReloadError::Conflict { why }) => {
-            tracing::error!(why, "new configuration refused; the old one stays");
-        }
-    }
-    result
-}
-
-/// Puts what the file says in force. At the router that leads it ends every changed objective.
-async fn put_back(
-    state: &Arc<ServerState<Registry>>,
-    build: &Build,
-    config: Config,
-) -> Result<Value, ReloadError> {
-    let orders = Arc::clone(state.backend.orders());
-    if state.backend.standing().acts().is_some() && !orders.standing().objectives.is_empty() {
-        let ended = tokio::task::spawn_blocking(move || orders.aim_as_before()).await;
-        let unkept = |why: String| ReloadError::Conflict {
-            why: format!("the objectives that were changed cannot be ended: {why}"),
-        };
-        let ended = ended.map_err(|_| unkept("writing failed".to_owned()))?;
-        ended.map_err(|error| unkept(error.to_string()))?;
-    }
-    let mut filed = state.backend.filed();
-    let report = put_in_force(state, build, state.backend.aimed(&config))?;
-    *filed = Arc::new(config);
-    Ok(report)
-}
-
-async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
-    let file = file.ok_or_else(|| ReloadError::Conflict {
-        why: "the built-in demo has no file to read again".to_owned(),
-    })?;
-    let read = tokio::task::spawn_blocking(move || config::load(&file)).await;
-    match read {
-        Ok(Ok((config, warnings))) => {
-            for warning in warnings.iter() {
-                tracing::warn!(%warning, "configuration");
-            }
-            Ok(config)
-        }
-        Ok(Err(problems)) => Err(ReloadError::Invalid {
-            problems: problems.iter().map(ToString::to_string).collect(),
-        }),
-        Err(_) => Err(ReloadError::Conflict { why: "reading the file failed".to_owned() }),
-    }
-}
-
-/// Puts what `next` makes of the configuration in force in its place, whole or not at all.
-pub(crate) fn swap(
-    state: &ServerState<Registry>,
-    build: &Build,
-    next: impl FnOnce(&Config) -> Result<Config, ReloadError>,
-) -> Result<Value, ReloadError> {
-    let _filed = state.backend.filed();
-    let config = next(&state.backend.config_in_force())?;
-    put_in_force(state, build, config)
-}
-
-/// Puts `config` in force, whole or not at all. For who holds what the file says.
-fn put_in_force(
-    state: &ServerState<Registry>,
-    build: &Build,
-    config: Config,
-) -> Result<Value, ReloadError> {
-    let before = state.backend.config_in_force();
-    let changes = config::diff(&before, &config);
-    let restarts: Vec<&str> = changes
-        .iter()
-        .filter(|change| change.effect == Effect::Restart)
-        .map(|change| change.path.as_str())
-        .collect();
-    if !restarts.is_empty() {
-        let why = format!("{} can only change with a restart", restarts.join(", "));
-        return Err(ReloadError::Conflict { why });
-    }
-    let access = state.access.load().renewed(&config.tenants, &config.keys);
-    let settings: RouterSettings = config.router.clone();
-    let (tracing, tls) = (config.tracing.clone(), config.tls.clone());
-    state.backend.reconfigure(config).map_err(|error| ReloadError::Conflict {
-        why: format!("the system has no timer for another model: {error}"),
-    })?;
-    if before.tracing != tracing {
-        trace(state, tracing.as_ref(), build);
-    }
-    secure(state, tls);
-    state.access.store(Arc::new(access));
-    state.settings.store(Arc::new(settings));
-    Ok(json!({ "changes": changes }))
-}
-
-/// Speaks as `tls` says with whoever connects from now on, and with executors.
-fn secure(state: &ServerState<Registry>, tls: Option<Tls>) {
-    let executors = tls.as_ref().and_then(|tls| tls.executors.clone());
-    state.backend.plane().connections().trust(executors);
-    state.tls.store(tls.map(Arc::new));
-}
-
-/// Traces as `settings` say from now on; what an earlier tracer still has is sent.
-fn trace(state: &ServerState<Registry>, settings: Option<&Tracing>, build: &Build) {
-    let start = |settings| Tracer::start(settings, build, Arc::clone(state.backend.spans()));
-    state.tracer.store(settings.map(start).map(Arc::new));
-}
-
 async fn take_counts(state: Arc<ServerState<Registry>>) {
     let mut ticks = interval(count::recent::EVERY);
     loop {
         ticks.tick().await;
         state.backend.take_counts();
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a dashboard shows when, in wall time")]
-pub(crate) fn wall_clock_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -69,12 +69,17 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a connection may take. Read anew for each, so a reload reaches every later one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) max_connections: u32,
-    pub(crate) max_header_bytes: usize,
-    pub(crate) header_timeout: Duration,
-    pub(crate) body_timeout: Duration,
-    pub(crate) idle_timeout: Duration,
+pub struct Limits {
+    /// Connections open at once.
+    pub max_connections: u32,
+    /// Bytes of a request's head.
+    pub max_header_bytes: usize,
+    /// Time for a head to arrive.
+    pub header_timeout: Duration,
+    /// Time for a client to read a response.
+    pub body_timeout: Duration,
+    /// Time without a request.
+    pub idle_timeout: Duration,
 }
 
 impl From<&RouterSettings> for Limits {
@@ -91,7 +96,7 @@ impl From<&RouterSettings> for Limits {
 }
 
 /// What a listener does with a request.
-pub(crate) trait Answer: Send + Sync + 'static {
+pub trait Answer: Send + Sync + 'static {
     /// The bodies of its replies.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
         + Send
@@ -114,8 +119,9 @@ pub(crate) trait Answer: Send + Sync + 'static {
 
 /// Who is at the other end of a connection.
 #[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) address: SocketAddr,
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
     /// What it asked last.
     pub(crate) said: Mutex<Memory>,
 }
@@ -127,11 +133,7 @@ impl Peer {
 }
 
 /// Serves until `phase` is [`Phase::Closing`] and the last connection is done.
-pub(crate) async fn serve<A: Answer>(
-    tcp: TcpListener,
-    answer: Arc<A>,
-    phase: watch::Receiver<Phase>,
-) {
+pub async fn serve<A: Answer>(tcp: TcpListener, answer: Arc<A>, phase: watch::Receiver<Phase>) {
     let mut closing = phase.clone();
     let door = Door { answer, open: Arc::default(), phase };
     let mut complained: Option<Instant> = None;

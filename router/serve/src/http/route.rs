@@ -129,7 +129,7 @@ impl<'a> Route<'a> {
 }
 
 /// That `path` leads nowhere.
-pub(crate) fn unknown(path: &str) -> InferError {
+pub fn unknown(path: &str) -> InferError {
     let end = path.floor_char_boundary(QUOTED_BYTES);
     InferError::UnknownPath { path: path[..end].to_owned() }
 }

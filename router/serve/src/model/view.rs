@@ -1,0 +1,89 @@
+//! A model as an operator sees it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cache,
+    count::{Totals, recent::RecentView},
+    dispatch,
+};
+
+/// One model, for whoever looks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Whether it can be asked: `ready`, `loading` or `unavailable`.
+    pub availability: String,
+    /// Why it cannot.
+    pub reason: Option<String>,
+    /// Its objective.
+    pub slo_ms: f64,
+    /// The share of requests that must be within it.
+    pub slo_target: f64,
+    /// The most rows of a batch.
+    pub max_batch: u32,
+    /// The rule that forms its batches.
+    pub batching: String,
+    /// How it has done lately.
+    pub recent: RecentView,
+    /// Every count since the start.
+    pub totals: Totals,
+    /// Its queue and its batch limits.
+    pub dispatch: dispatch::View,
+    /// Its replicas by state.
+    pub replicas: Replicas,
+    /// Its remembered answers, if it remembers.
+    pub cache: Option<cache::View>,
+}
+
+/// A model's replicas by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replicas {
+    /// On their way.
+    pub starting: u32,
+    /// Run to be warmed.
+    pub warming: u32,
+    /// Given batches.
+    pub ready: u32,
+    /// Finishing their last batches.
+    pub draining: u32,
+    /// Unable to serve.
+    pub failed: u32,
+}
+
+impl Replicas {
+    /// The same if only so many are in rotation: a replica that is ready but cannot be reached is
+    /// on its way, whatever its worker said last.
+    pub(super) fn of_which(self, in_rotation: usize) -> Self {
+        let ready = self.ready.min(u32::try_from(in_rotation).unwrap_or(u32::MAX));
+        Self { ready, starting: self.starting + (self.ready - ready), ..self }
+    }
+
+    /// Each state's name and count.
+    pub fn each(&self) -> [(&'static str, u32); 5] {
+        let Self { starting, warming, ready, draining, failed } = *self;
+        [
+            ("starting", starting),
+            ("warming", warming),
+            ("ready", ready),
+            ("draining", draining),
+            ("failed", failed),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ready_replica_out_of_reach_is_not_counted_ready() {
+        let reported = Replicas { ready: 3, failed: 1, ..Replicas::default() };
+        let seen = reported.of_which(1);
+        assert_eq!(seen, Replicas { ready: 1, starting: 2, failed: 1, ..Replicas::default() });
+        assert_eq!(reported.of_which(5), reported, "one may be known before it is reported");
+    }
+}

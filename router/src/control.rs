@@ -1,0 +1,138 @@
+//! The control plane's parts: what it stores and knows, and whether it may act.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use config::Config;
+use store::{Change, Records};
+
+use crate::{
+    dataplane::DataPlane,
+    fleet::{Fleet, Seen},
+    jobs::Jobs,
+    leader::Standing,
+    learned::Learned,
+    ledger::Ledger,
+    orders::Orders,
+    wallclock::WallClock,
+};
+
+/// The control plane of one router.
+#[derive(Debug)]
+pub struct Control {
+    plane: Arc<dyn DataPlane>,
+    leadership: Arc<Standing>,
+    jobs: Arc<Jobs>,
+    orders: Arc<Orders>,
+    learned: Arc<Learned>,
+    fleet: Arc<Fleet>,
+    ledger: Arc<Ledger>,
+    config: ArcSwap<Config>,
+    clock: WallClock,
+}
+
+/// What the control plane has stored, and whether this router may change it.
+#[derive(Debug)]
+pub struct Stored {
+    /// The training jobs.
+    pub jobs: Arc<Jobs>,
+    /// What operators have ordered.
+    pub orders: Arc<Orders>,
+    /// What warm-ups and serving have taught.
+    pub learned: Arc<Learned>,
+    /// Whether this router may act.
+    pub leadership: Arc<Standing>,
+}
+
+impl Control {
+    /// The control plane over `plane`, without workers yet.
+    pub fn new(config: Config, plane: Arc<dyn DataPlane>, stored: Stored) -> Arc<Self> {
+        let Stored { jobs, orders, learned, leadership } = stored;
+        Arc::new(Self {
+            fleet: Arc::new(Fleet::new(Arc::clone(&plane), Arc::clone(&leadership))),
+            plane,
+            leadership,
+            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
+            jobs,
+            orders,
+            learned,
+            config: ArcSwap::from_pointee(config),
+            clock: WallClock::start(),
+        })
+    }
+
+    /// The data plane.
+    pub fn plane(&self) -> &Arc<dyn DataPlane> {
+        &self.plane
+    }
+
+    /// Whether this router may act.
+    pub fn leadership(&self) -> &Arc<Standing> {
+        &self.leadership
+    }
+
+    /// The training jobs.
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    /// What operators have ordered.
+    pub fn orders(&self) -> &Arc<Orders> {
+        &self.orders
+    }
+
+    /// What warm-ups and serving have taught.
+    pub fn learned(&self) -> &Arc<Learned> {
+        &self.learned
+    }
+
+    /// The workers.
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    /// Who has which slice.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// The clock of every decision.
+    pub fn clock(&self) -> WallClock {
+        self.clock
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Puts a configuration in force.
+    pub fn configure(&self, config: Arc<Config>) {
+        self.config.store(config);
+        self.fleet.poke();
+    }
+
+    /// Every worker that is present. One that is drained counts as leaving.
+    pub fn look(&self) -> Vec<Seen> {
+        let orders = self.orders.standing();
+        let mut seen = self.fleet.look();
+        for one in &mut seen {
+            one.report.leaving |= orders.drains(&one.worker);
+        }
+        seen
+    }
+
+    /// Replaces all jobs and orders by what is stored. May wait for a change that is being written.
+    pub fn take_records(&self, records: &Records) {
+        self.jobs.replace(records);
+        self.ledger.reset(&self.jobs.unfinished());
+        self.orders.replace(records);
+    }
+
+    /// Takes in what another router changed. May wait for a change that is being written.
+    pub fn take_change(&self, change: Change) {
+        self.orders.learn(change.clone());
+        self.jobs.learn(change);
+        self.ledger.reset(&self.jobs.unfinished());
+    }
+}

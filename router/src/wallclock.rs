@@ -1,0 +1,51 @@
+//! The clock that jobs are dated by.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use policy::moment::Moment;
+use tokio::time::Instant;
+
+/// No moment is further from the start than this.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Wall time that does not jump while the router runs.
+#[derive(Clone, Copy, Debug)]
+pub struct WallClock {
+    started: Instant,
+    started_ms: u64,
+}
+
+impl WallClock {
+    /// One that agrees with the system's now.
+    #[expect(clippy::disallowed_methods, reason = "jobs are dated over restarts, in wall time")]
+    pub fn start() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), started_ms: whole_ms(since) }
+    }
+
+    /// The present, counted from the start.
+    pub fn now(&self) -> Moment {
+        self.moment(Instant::now())
+    }
+
+    /// The instant of `moment`.
+    pub fn instant(&self, moment: Moment) -> Instant {
+        self.started + moment.since(Moment::default()).min(FAR)
+    }
+
+    /// `instant` as a moment; the start for anything before it.
+    pub fn moment(&self, instant: Instant) -> Moment {
+        let micros = instant.saturating_duration_since(self.started).as_micros();
+        Moment::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.started_ms + whole_ms(self.started.elapsed())
+    }
+}
+
+/// Whole milliseconds of a time.
+pub(crate) fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
