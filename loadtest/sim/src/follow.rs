@@ -1,42 +1,32 @@
-//! A fleet that follows its demand, by rates: forecast, place, carry out, and again.
+//! A fleet that follows its demand, by rates, beside training jobs if the study has any.
 //!
-//! What is asked is forecast by [`policy::demand`], where replicas shall be is decided by
-//! [`policy::place`], and how requests go with those that are ready is looked up as in
-//! [`rates`](crate::rates). Cutting a GPU and loading a model take their time; a replica that is told
-//! to go is gone by the next interval.
+//! What is asked is forecast, where replicas shall be is decided and slices are lent by the router's
+//! own round on [simulated workers](crate::control), and how requests go with the replicas that are
+//! ready is looked up as in [`rates`](crate::rates).
 
-mod fleet;
 mod lookups;
 
-use std::time::Duration;
+use policy::{demand::with_room, place::Action, plan, round::Round};
 
-use policy::{
-    demand::{Demand, Rule, Seen, with_room},
-    moment::Moment,
-    place::{Action, Snapshot, place},
-    plan,
-};
-
-use self::{fleet::LiveFleet, lookups::Lookups};
+use self::lookups::Lookups;
 use crate::{
     claims::Broken,
+    control::{SimWorkers, Violated, moment},
     fleet::SimFleet,
     place::{PlaceError, problem},
     rates::{Flow, offered},
     study::Study,
-    summary::{self, FollowingSummary, Point, Stretch, Summary},
+    summary::{
+        self, Followed, FollowingSummary, Holding, Point, Stretch, Summary, TrainingSummary,
+    },
 };
 
 /// The most points a timeline is told in.
 const POINTS: usize = 400;
-/// How often it is asked for a plan with fewer GPUs.
-const CONSOLIDATE: Duration = Duration::from_secs(300);
-/// Times a decision is asked for and carried out in one interval: cut, start, and what follows.
-const TURNS: u32 = 4;
+/// Times that rounds are carried out before the run begins.
+const FIRST: u32 = 3;
 /// How much each plan may be searched for; more finds hardly better ones of so few models.
 const WORK: u64 = 200_000;
-/// Changes of what is forecast that are not worth a decision, as a part of it.
-const SAME: f64 = 0.005;
 
 /// Why a fleet could not follow.
 #[derive(Debug, thiserror::Error)]
@@ -47,18 +37,22 @@ pub enum FollowError {
     /// There is no room, or no such slice.
     #[error(transparent)]
     Place(#[from] PlaceError),
+    /// A claim about what rounds decide was broken.
+    #[error(transparent)]
+    Round(#[from] Violated),
 }
 
 struct Follow<'a> {
     study: &'a Study,
     fleet: &'a SimFleet,
     problem: plan::Problem,
-    live: LiveFleet,
+    workers: SimWorkers,
     lookups: Lookups<'a>,
-    demands: Vec<Demand>,
-    /// What was last decided for.
-    decided: Vec<f64>,
-    consolidated: Moment,
+    /// Requests that came and that were late, by model, less than one of each.
+    rest: Vec<(f64, f64)>,
+    /// Who had what over time.
+    held: Vec<Holding>,
+    reclaims: u64,
     busy_gpu_s: f64,
     /// By model, rows and batches.
     batches: Vec<(f64, f64)>,
@@ -79,7 +73,7 @@ pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, FollowError> {
         let span = (index as f64 * step, ((index + 1) as f64 * step).min(total));
         let lasts = span.1 - span.0;
         let flows = follow.interval(span)?;
-        let used = follow.live.gpus_used() as f64;
+        let used = follow.workers.gpus_used() as f64;
         follow.told.gpu_hours += used * lasts / 3600.0;
         let clairvoyant = f64::from(follow.clairvoyant(span)?);
         follow.told.clairvoyant_gpu_hours += clairvoyant * lasts / 3600.0;
@@ -109,29 +103,28 @@ pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, FollowError> {
 
 impl<'a> Follow<'a> {
     fn new(study: &'a Study, fleet: &'a SimFleet) -> Result<Self, FollowError> {
-        let rule = |model: &crate::fleet::SimModel| {
-            Demand::new(Rule { slo: model.settings.objective, ..Rule::default() })
-        };
         let step = study.interval.as_secs_f64();
-        let first: Vec<f64> = offered(fleet, (0.0, step)).into_iter().map(with_room).collect();
+        let first = offered(fleet, (0.0, step));
         let mut problem = problem(study, &first);
         problem.rules.work = WORK;
         let mut follow = Self {
             study,
             fleet,
+            workers: SimWorkers::new(study, fleet, &problem, &first),
             problem,
-            live: LiveFleet::new(study),
             lookups: Lookups::new(study, fleet),
-            demands: fleet.models.iter().map(rule).collect(),
-            decided: vec![0.0; first.len()],
-            consolidated: Moment::default(),
+            rest: vec![(0.0, 0.0); first.len()],
+            held: Vec::new(),
+            reclaims: 0,
             busy_gpu_s: 0.0,
             batches: vec![(0.0, 0.0); fleet.models.len()],
             told: FollowingSummary::default(),
         };
         // What is asked at first is served from the first: what came before is not looked at.
-        follow.decide(&first, Moment::default())?;
-        follow.live.all_ready();
+        for _ in 0..FIRST {
+            follow.workers.rounds(moment(0.0))?;
+            follow.workers.all_warm();
+        }
         follow.told = FollowingSummary::default();
         Ok(follow)
     }
@@ -139,78 +132,50 @@ impl<'a> Follow<'a> {
     /// How every model's requests of one interval end; then what is to be otherwise.
     fn interval(&mut self, span: (f64, f64)) -> Result<Vec<Flow>, FollowError> {
         let lasts = span.1 - span.0;
-        let now = Moment::default() + Duration::from_secs_f64(span.1);
         let rates = offered(self.fleet, span);
-        let began = Moment::default() + Duration::from_secs_f64(span.0);
-        let serving = self.live.serving(rates.len(), began);
+        let all = self.workers.serving();
         let mut flows = Vec::with_capacity(rates.len());
-        let mut wanted = Vec::with_capacity(rates.len());
         for (model, rate) in rates.iter().enumerate() {
-            let (going, load) = self.lookups.going(&serving[model], *rate)?;
+            let mine: Vec<_> = all.iter().filter(|one| one.model == model).copied().collect();
+            let (going, load) = self.lookups.going(&mine, *rate)?;
             let came = rate * lasts;
-            let parts: f64 = serving[model].iter().map(|one| one.part).sum();
+            let parts: f64 = mine.iter().map(|one| one.part).sum();
             self.busy_gpu_s += parts * load.min(1.0) * lasts;
             self.batches[model].0 += came * going.in_time;
             self.batches[model].1 += came * going.in_time / going.batch.max(1.0);
-            let flow = Flow::new(came, came * going.in_time, came * going.late);
-            let seen = Seen {
-                arrived: came.round() as u64,
-                late: (came * (1.0 - going.in_time)).round() as u64,
-                waiting: 0,
-            };
-            flows.push(flow);
-            let demand = &mut self.demands[model];
-            demand.observe(seen, now);
-            let provided: f64 = serving[model].iter().map(|one| one.capacity_rps).sum();
-            let load = self.fleet.terms.delays.load(self.fleet.models[model].memory_mib);
-            wanted.push(demand.forecast(provided, load, now).rate_rps);
+            flows.push(Flow::new(came, came * going.in_time, came * going.late));
+            let rest = &mut self.rest[model];
+            *rest = (rest.0 + came, rest.1 + came * (1.0 - going.in_time));
+            let (came, late) = (rest.0.floor(), rest.1.floor().min(rest.0.floor()));
+            self.workers.ask(model, came as u64, late as u64);
+            *rest = (rest.0 - came, rest.1 - late);
         }
-        self.decide(&wanted, now)?;
+        for round in self.workers.rounds(moment(span.1))? {
+            self.count(&round);
+        }
+        self.hold(span.1);
         Ok(flows)
     }
 
-    /// Has the fleet become what `wanted` asks for, as far as can be begun now.
-    fn decide(&mut self, wanted: &[f64], now: Moment) -> Result<(), FollowError> {
-        let consolidate = now.since(self.consolidated) >= CONSOLIDATE;
-        let same = |(wanted, decided): (&f64, &f64)| (wanted - decided).abs() <= SAME * decided;
-        if wanted.iter().zip(&self.decided).all(same) && !consolidate && self.live.is_settled() {
-            return Ok(());
-        }
-        self.decided = wanted.to_vec();
-        if consolidate {
-            self.consolidated = now;
-        }
-        for (model, wanted) in self.problem.models.iter_mut().zip(wanted) {
-            model.demand_rps = *wanted;
-        }
-        for _ in 0..TURNS {
-            let decision = place(&Snapshot {
-                models: self.problem.models.clone(),
-                gpus: self.live.gpus().to_vec(),
-                rules: self.problem.rules,
-                pins: Vec::new(),
-                consolidate,
-                last: self.live.target().clone(),
-            });
-            let steps: Vec<Action> = decision.now().map(|step| step.action.clone()).collect();
-            let none = steps.is_empty();
-            self.live.aim(decision.target);
-            for action in steps {
-                self.count(&action);
-                self.live.carry_out(action, self.fleet, now);
-            }
-            if none {
-                break;
+    fn count(&mut self, round: &Round) {
+        self.reclaims += round.counts.for_inference;
+        let Some(plan) = round.plan.as_ref().filter(|_| round.planned) else { return };
+        for step in plan.decision.now() {
+            match step.action {
+                Action::Cut { .. } => self.told.cuts += 1,
+                Action::Start { .. } => self.told.starts += 1,
+                Action::Stop { .. } => self.told.stops += 1,
             }
         }
-        Ok(())
     }
 
-    fn count(&mut self, action: &Action) {
-        match action {
-            Action::Cut { .. } => self.told.cuts += 1,
-            Action::Start { .. } => self.told.starts += 1,
-            Action::Stop { .. } => self.told.stops += 1,
+    /// Notes who has what.
+    fn hold(&mut self, at_s: f64) {
+        if self.study.training.is_some() {
+            let (waiting, training_gpus) = self.workers.training();
+            let inference_gpus = self.workers.gpus_used() as f64;
+            let (at_h, waiting) = (at_s / 3600.0, waiting as f64);
+            self.held.push(Holding { at_h, inference_gpus, training_gpus, waiting });
         }
     }
 
@@ -247,14 +212,18 @@ impl<'a> Follow<'a> {
         self.told.static_peak_gpu_hours = f64::from(gpus) * hours;
         summary.events = intervals as u64;
         summary.utilisation = self.busy_gpu_s / 3600.0 / self.told.gpu_hours.max(1e-9);
-        let last = Moment::default() + self.fleet.terms.duration;
-        let serving = self.live.serving(self.fleet.models.len(), last);
+        let serving = self.workers.serving();
         for (index, model) in summary.models.iter_mut().enumerate() {
-            model.replicas = serving[index].len();
+            model.replicas = serving.iter().filter(|one| one.model == index).count();
             model.mean_batch = self.batches[index].0 / self.batches[index].1.max(1.0);
         }
-        summary.gpus_used = self.live.gpus_used();
-        summary.replicas = self.live.replicas();
+        summary.gpus = self.workers.gpus();
+        summary.gpus_used = self.workers.gpus_used();
+        summary.replicas = self.workers.replicas();
+        if let Some(training) = &self.study.training {
+            let of = Followed { workers: &self.workers, held: &self.held, reclaims: self.reclaims };
+            summary.training = Some(TrainingSummary::of_rounds(training, &of));
+        }
         summary.following = Some(self.told);
         summary.close();
         Ok(())

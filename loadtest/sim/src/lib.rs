@@ -8,6 +8,7 @@ pub mod claims;
 pub mod clairvoyant;
 pub mod colocation;
 pub mod contest;
+pub mod control;
 pub mod curve;
 pub mod fleet;
 pub mod follow;

@@ -33,11 +33,11 @@ pub enum SimulateError {
 /// Runs `study` under `seed`. The same study and seed come to the same.
 pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
     let fleet = place::fleet(study, seed)?;
-    if let Some(training) = &study.training {
-        return Ok(colocation::run(study, training, &fleet)?);
-    }
     if study.placement == Placement::Follow && study.start.is_none() {
         return Ok(follow::run(study, &fleet)?);
+    }
+    if let Some(training) = &study.training {
+        return Ok(colocation::run(study, training, &fleet)?);
     }
     let run = match study.detail {
         Detail::Requests => world::run(&fleet, Checks::default())

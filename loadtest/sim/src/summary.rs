@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 pub use self::following::{FollowingSummary, Stretch};
-pub use self::training::{Holding, TrainingSummary};
+pub use self::training::{Followed, Holding, TrainingSummary};
 use crate::{
     fleet::SimFleet,
     report::{Outcome, Report},

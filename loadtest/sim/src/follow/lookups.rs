@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use policy::plan;
 
-use super::fleet::Serving;
 use crate::{
+    control::Serving,
     fleet::{SimFleet, Times},
     place::PlaceError,
     rates::{Going, Kind, Lookup, capacity},
@@ -17,12 +17,12 @@ const STEP: f64 = 0.02;
 
 /// Where a replica is, as far as its speed goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ReplicaKind {
-    pub(super) model: usize,
-    pub(super) kind: &'static str,
-    pub(super) profile: &'static str,
+struct ReplicaKind {
+    model: usize,
+    kind: &'static str,
+    profile: &'static str,
     /// Processes on the slice, its own among them.
-    pub(super) sharers: u32,
+    sharers: u32,
 }
 
 /// See the [module](self).
@@ -33,6 +33,13 @@ pub(super) struct Lookups<'a> {
     kinds: BTreeMap<ReplicaKind, Kind>,
     /// GPUs by the steps of every model's rate.
     plans: BTreeMap<Vec<i64>, u32>,
+}
+
+impl ReplicaKind {
+    fn of(serving: &Serving) -> Self {
+        let Serving { model, kind, profile, sharers, .. } = *serving;
+        Self { model, kind: kind.name.as_str(), profile, sharers }
+    }
 }
 
 impl<'a> Lookups<'a> {
@@ -50,8 +57,9 @@ impl<'a> Lookups<'a> {
         let mut total = 0.0;
         let mut processes = 0.0;
         for one in serving {
-            self.learn(one.place)?;
-            total += self.kinds[&one.place].capacity_rps * f64::from(one.processes);
+            let place = ReplicaKind::of(one);
+            self.learn(place)?;
+            total += self.kinds[&place].capacity_rps * f64::from(one.processes);
             processes += f64::from(one.processes);
         }
         let mut going = Going::default();
@@ -60,7 +68,7 @@ impl<'a> Lookups<'a> {
             return Ok((if rate <= 0.0 { idle } else { going }, 0.0));
         }
         for one in serving {
-            let kind = &self.kinds[&one.place];
+            let kind = &self.kinds[&ReplicaKind::of(one)];
             let part = kind.capacity_rps * f64::from(one.processes) / total;
             let found = self.lookup.going(kind, processes, rate / total)?;
             going.in_time += part * found.in_time;

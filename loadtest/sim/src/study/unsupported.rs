@@ -32,7 +32,12 @@ impl Reader {
             let message = "training is followed by rates; give detail = \"rates\"";
             self.problems.add(&training.trace_csv.span(), message);
         }
-        let whole = "beside training inference has whole GPUs of one kind: leave it out";
+        let follows = |word: &toml::Spanned<String>| word.get_ref() == "follow";
+        if draft.placement.as_ref().is_some_and(follows) {
+            return;
+        }
+        let whole = "beside training inference has whole GPUs of one kind: leave it out, or \
+            give placement = \"follow\"";
         for gpu in &draft.gpus {
             if let Some(geometry) = &gpu.geometry {
                 self.problems.add(&geometry.span(), whole);

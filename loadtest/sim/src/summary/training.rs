@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::{study::training::Training, training::Report};
+use crate::{control::SimWorkers, study::training::Training, training::Report};
+
+/// The most points a course is told in.
+const POINTS: usize = 400;
 
 /// What came of training jobs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,7 +59,52 @@ pub struct Holding {
     pub waiting: f64,
 }
 
+/// What a fleet did that ran placement and training together.
+#[derive(Clone, Copy, Debug)]
+pub struct Followed<'a> {
+    /// The fleet at the end.
+    pub workers: &'a SimWorkers,
+    /// Who had what, by interval.
+    pub held: &'a [Holding],
+    /// Times a job was stopped or shrunk for inference.
+    pub reclaims: u64,
+}
+
 impl TrainingSummary {
+    /// Of a run on the router's own rounds.
+    pub(crate) fn of_rounds(training: &Training, followed: &Followed<'_>) -> Self {
+        let trained = followed.workers.trained();
+        let hours = |time: std::time::Duration| time.as_secs_f64() / 3600.0;
+        let mut completions: Vec<f64> = trained.iter().map(|one| hours(one.completion)).collect();
+        completions.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let rank = (completions.len() as f64 * part).ceil() as usize;
+            completions.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+        };
+        let queueing: Vec<f64> = trained.iter().map(|one| hours(one.queueing)).collect();
+        let ratios = followed.workers.tenant_ratios();
+        let each = followed.held.len().div_ceil(POINTS).max(1);
+        Self {
+            order: training.order,
+            tenants_kept: if training.tenants_even { "even" } else { "free" },
+            loans: training.loans.name(),
+            gpus: training.gpus,
+            jobs: trained.len(),
+            completion_h: mean(&completions),
+            completion_p50_h: at(0.5),
+            completion_p99_h: at(0.99),
+            queueing_h: mean(&queueing),
+            longest_wait_h: queueing.iter().copied().fold(0.0, f64::max),
+            preemptions: trained.iter().map(|one| u64::from(one.starts.saturating_sub(1))).sum(),
+            reclaims: followed.reclaims,
+            lost_gpu_h: trained.iter().map(|one| one.lost_gpu_s / 3600.0).sum(),
+            inference_short_gpu_h: 0.0,
+            jain: jain(&ratios),
+            worst_tenant: ratios.iter().copied().fold(1.0, f64::min),
+            course: followed.held.iter().step_by(each).copied().collect(),
+        }
+    }
+
     pub(crate) fn new(training: &Training, report: &Report) -> Self {
         let holding = |sample: &crate::training::Sample| Holding {
             at_h: sample.at.micros() as f64 / 3.6e9,
@@ -84,4 +132,17 @@ impl TrainingSummary {
             course: report.course.iter().map(holding).collect(),
         }
     }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Jain's index: 1 is even.
+fn jain(ratios: &[f64]) -> f64 {
+    let squares: f64 = ratios.iter().map(|ratio| ratio * ratio).sum();
+    if squares <= 0.0 {
+        return 1.0;
+    }
+    ratios.iter().sum::<f64>().powi(2) / (squares * ratios.len() as f64)
 }

@@ -10,7 +10,6 @@ use super::{
 use crate::{
     demand::{Forecast, Why},
     fleet::GpuId,
-    interference::Draw,
     moment::Moment,
     place::{
         Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, held_rps, place,
@@ -125,10 +124,10 @@ impl PlaceMemory {
             slo_ms: model.slo.as_secs_f64() * 1e3,
             measured: self.speeds.of(model),
             max_batch: Some(model.max_batch),
-            memory_mib: Some(model.memory_mib),
+            memory_mib: model.memory_mib,
             replicas_min: model.replicas_min,
             replicas_max: model.replicas_max,
-            load: Draw::default(),
+            load: model.load,
             slowdown: self.neighbours.slowdown(index),
         };
         models.iter().enumerate().map(model).collect()

@@ -77,7 +77,7 @@ impl Speeds {
     /// What was measured of a model. Nothing, if it was neither measured nor run.
     pub(super) fn of(&self, model: &ModelTerms) -> Vec<Measured> {
         if !model.measured.is_empty() {
-            return vec![Measured { kind: None, rows: model.measured.clone() }];
+            return model.measured.clone();
         }
         let mine = self.seen.iter().filter(|((name, _), _)| *name == model.name);
         mine.map(|((_, kind), profiles)| Measured { kind: kind.clone(), rows: rows(profiles) })

@@ -12,10 +12,11 @@ use std::{
 use super::*;
 use crate::{
     fleet::{GpuId, Link, ReplicaId, SliceId, Traffic},
+    interference::Draw,
     job::{Life, Rank, RankEnd, RankState},
     loan::{Ask, Loaning},
     moment::Moment,
-    plan::{self, Row},
+    plan::{self, Measured, Row},
 };
 
 /// When the fleet begins, since 1970.
@@ -47,10 +48,11 @@ pub(super) fn model(name: &str) -> ModelTerms {
         slo: Duration::from_millis(200),
         slo_target: 0.99,
         max_batch: 4,
-        memory_mib: 1_000,
+        memory_mib: Some(1_000),
         replicas_min: 1,
         replicas_max: 6,
-        measured: profiles().map(row).collect(),
+        measured: vec![Measured { kind: None, rows: profiles().map(row).collect() }],
+        load: Draw::default(),
         editions: profiles().map(|profile| (profile.name.clone(), edition(1))).collect(),
     }
 }

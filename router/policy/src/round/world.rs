@@ -10,6 +10,7 @@ use mig::Kind;
 
 use crate::{
     fleet::{Link, ReplicaId, SliceId, Traffic},
+    interference::Draw,
     job::{Life, Rank},
     loan::{self, Loaning, order},
     moment::Moment,
@@ -54,14 +55,16 @@ pub struct ModelTerms {
     pub slo_target: f64,
     /// The most rows of a batch.
     pub max_batch: u32,
-    /// What one process needs.
-    pub memory_mib: u64,
+    /// What one process needs; absent, what the measurements prove to be enough.
+    pub memory_mib: Option<u64>,
     /// The fewest replicas; 0 if it may be scaled to zero.
     pub replicas_min: u32,
     /// The most replicas.
     pub replicas_max: u32,
     /// What was measured of it before it ran; nothing if its warm-ups are to say.
-    pub measured: Vec<plan::Row>,
+    pub measured: Vec<plan::Measured>,
+    /// What it asks of what slices share.
+    pub load: Draw,
     /// By profile, how it is loaded there.
     pub editions: BTreeMap<String, Edition>,
 }

@@ -174,7 +174,8 @@ fn new_model_that_slows_down_gets_no_second_replica() {
     }
     assert_eq!(bench.serving("m"), 1);
     bench.change_model(0, |model| {
-        model.measured.iter_mut().for_each(|row| row.throughput_rps /= 2.0);
+        let rows = model.measured.iter_mut().flat_map(|one| &mut one.rows);
+        rows.for_each(|row| row.throughput_rps /= 2.0);
     });
     for _ in 0..10 {
         bench.round(20);
