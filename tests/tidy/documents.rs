@@ -31,6 +31,20 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
+fn files_named_in_the_walks_exist() {
+    let page = "docs/explanation/architecture.md";
+    let text = std::fs::read_to_string(Path::new(ROOT).join(page)).expect("the page exists");
+    let walks = text.split("\n## ").find(|part| part.starts_with("Four walks"));
+    let walks = walks.expect("the page has walks");
+    let names = walks.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs"));
+    let gone = names.filter(|name| !Path::new(ROOT).join(name).exists());
+    report(&gone.map(|name| format!("{page}: {name} moved")).collect::<Vec<_>>());
+    let request = walks.split("### ").nth(1).unwrap_or_default();
+    let steps = request.lines().filter(|line| line.contains(". `")).count();
+    assert!((8..15).contains(&steps), "the walk of a request has {steps} files");
+}
+
+#[test]
 fn no_line_ends_in_blanks_and_every_file_ends_its_last_line() {
     let mut problems = Vec::new();
     let as_it_came = |file: &File| file.path.ends_with(".csv") || file.path.contains("/seeds/");

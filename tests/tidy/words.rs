@@ -22,15 +22,8 @@ const RETIRED: [&str; 8] = [
 const TEST_NAME: usize = 60;
 
 /// Crates whose string literals still have retired words.
-const WORDY: &[&str] = &[
-    "loadtest/sim",
-    "router",
-    "router/control",
-    "router/policy",
-    "router/serve",
-    "tests/whole",
-    "worker",
-];
+const WORDY: &[&str] =
+    &["loadtest/sim", "router", "router/control", "router/policy", "tests/whole", "worker"];
 /// Crates that still have log messages of one word.
 const TERSE: &[&str] = &["router", "router/control", "router/serve", "worker"];
 /// Crates that still have test names that are too long, or named by a list.
