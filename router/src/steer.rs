@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use policy::fleet::SliceId;
 use serde_json::{Value, json};
-use serve::http::ServerState;
+use serve::doors::oip::ServerState;
 
 use crate::{
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
