@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-use protocol::Seat;
+use protocol::ExecutorId;
 use worker::{ExecutorArgs, Identity};
 
 /// Run batches on a slice; started by the worker
@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let seat = Seat { gpu, position, lane };
+    let seat = ExecutorId { gpu, position, lane };
     let orphan_wait = Duration::from_millis(orphan_wait_ms);
     let certificate = cert.zip(key).map(|(cert, key)| Identity { cert, key });
     let args =

@@ -10,11 +10,8 @@ use crate::tree::{File, files, report};
 const CRATE_LINES: usize = 15_000;
 const UNLIMITED: &str = "policy";
 
-/// Crates that are still larger. May only shrink.
-const LARGE: [&str; 1] = ["router"];
-
 /// How many modules of a crate still need each other. May only shrink.
-const KNOTTED: [(&str, usize); 1] = [("router", 20)];
+const KNOTTED: [(&str, usize); 1] = [("router", 3)];
 
 /// Words of the domain, each for one public type in the whole workspace.
 const NOUNS: [&str; 18] = [
@@ -27,12 +24,12 @@ const REPEATED: [(&str, usize); 12] = [
     ("Batch", 2),
     ("Demand", 2),
     ("Gpu", 3),
-    ("Job", 2),
     ("Model", 3),
     ("Order", 3),
     ("Plan", 3),
     ("Replica", 3),
     ("Report", 5),
+    ("Request", 2),
     ("Slice", 6),
     ("Standing", 2),
     ("Tenant", 2),
@@ -64,11 +61,8 @@ fn crates_stay_under_15_000_lines() {
     let mut problems = Vec::new();
     for (name, sources) in crates(&tree) {
         let lines: usize = sources.iter().map(|source| source.file.lines().count()).sum();
-        let large = lines > CRATE_LINES && name != UNLIMITED;
-        match (large, LARGE.contains(&name.as_str())) {
-            (true, false) => problems.push(format!("{name}: {lines} lines; at most {CRATE_LINES}")),
-            (false, true) => problems.push(format!("{name}: {lines} lines; take it out of LARGE")),
-            (true, true) | (false, false) => {}
+        if lines > CRATE_LINES && name != UNLIMITED {
+            problems.push(format!("{name}: {lines} lines; at most {CRATE_LINES}"));
         }
     }
     report(&problems);

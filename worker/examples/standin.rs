@@ -18,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use oip::{Request, Response, Tensor};
-use protocol::Seat;
+use protocol::ExecutorId;
 use worker::{ExecutorArgs, run_executor, run_guard};
 
 /// The first value of an input that makes the model fail with it as a status.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["guard", "--", ..] => run_guard(&arguments[2..]),
         ["executor", run_dir] => run_executor(ExecutorArgs {
-            seat: Seat { gpu: 0, position: "7g.80gb@0".to_owned(), lane: 0 },
+            seat: ExecutorId { gpu: 0, position: "7g.80gb@0".to_owned(), lane: 0 },
             slice: "gpu0:7g@0".to_owned(),
             device: None,
             run_dir: PathBuf::from(run_dir),

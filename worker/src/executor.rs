@@ -24,8 +24,8 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use protocol::{
-    Engine, ExecutorState, LoadedReplica, ModelSpec, Notice, ReadyReplica, ReplicaState, Seat,
-    VERSION,
+    Engine, ExecutorId, ExecutorState, LoadedReplica, ModelSpec, Notice, ReadyReplica,
+    ReplicaState, VERSION,
 };
 
 use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica, warm::Warm};
@@ -35,7 +35,7 @@ use crate::{engine::Lost, seat};
 #[derive(Clone, Debug)]
 pub struct ExecutorArgs {
     /// Which lane of which slice it is.
-    pub seat: Seat,
+    pub seat: ExecutorId,
     /// The label of the slice.
     pub slice: String,
     /// The device it may use, as its worker names it.

@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 
 /// What is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct GpuWorld {
     /// Whether the GPU can be cut, and is not being cut right now.
     pub(crate) can_reshape: bool,
     /// The slices that can be used, by position, and their memory if known.
@@ -120,7 +120,7 @@ pub(crate) struct Next {
 }
 
 /// What to do next to come from `world` to `wish`.
-pub(crate) fn next(wish: &Wish, world: &World) -> Next {
+pub(crate) fn next(wish: &Wish, world: &GpuWorld) -> Next {
     let mut next = Next::default();
     let wanted = placed(wish, world, &mut next.refused);
     for (place, lane) in &world.lanes {
@@ -154,7 +154,7 @@ pub(crate) fn next(wish: &Wish, world: &World) -> Next {
 type Places = BTreeMap<Place, BTreeMap<u32, u64>>;
 
 /// The wanted replicas by place, without those that have none.
-fn placed(wish: &Wish, world: &World, refused: &mut BTreeMap<u32, String>) -> Places {
+fn placed(wish: &Wish, world: &GpuWorld, refused: &mut BTreeMap<u32, String>) -> Places {
     let mut places = Places::new();
     for (id, wanted) in &wish.replicas {
         let position = &wanted.place.0;
@@ -170,7 +170,7 @@ fn placed(wish: &Wish, world: &World, refused: &mut BTreeMap<u32, String>) -> Pl
 }
 
 /// Whether the GPU is not cut as wished, and nothing stands on what would vanish.
-fn is_due(wish: &Wish, world: &World) -> bool {
+fn is_due(wish: &Wish, world: &GpuWorld) -> bool {
     let Some(cut) = &wish.cut else { return false };
     let found: BTreeSet<&String> = world.slices.keys().collect();
     let differs = world.has_debris || found != cut.iter().collect();
@@ -179,7 +179,7 @@ fn is_due(wish: &Wish, world: &World) -> bool {
 }
 
 /// Ends the ranks that are not wanted, and starts those that are where nothing else is.
-fn ranks(wish: &Wish, world: &World, next: &mut Next) {
+fn ranks(wish: &Wish, world: &GpuWorld, next: &mut Next) {
     for (position, seen) in &world.ranks {
         let position = position.clone();
         match (wish.ranks.get(&position) == Some(&seen.name), seen.over) {
@@ -197,7 +197,7 @@ fn ranks(wish: &Wish, world: &World, next: &mut Next) {
     }
 }
 
-fn load(wish: &Wish, world: &World, wanted: &Places, next: &mut Next) {
+fn load(wish: &Wish, world: &GpuWorld, wanted: &Places, next: &mut Next) {
     let mut taken = memory(world, |_, _| true);
     // What is on its way out holds memory for now, which is no reason to give up.
     let mut bound =
@@ -226,7 +226,7 @@ fn load(wish: &Wish, world: &World, wanted: &Places, next: &mut Next) {
 }
 
 /// The memory that replicas hold on each slice, of those that `counts` says.
-fn memory(world: &World, counts: impl Fn(&Place, u32) -> bool) -> BTreeMap<&str, u64> {
+fn memory(world: &GpuWorld, counts: impl Fn(&Place, u32) -> bool) -> BTreeMap<&str, u64> {
     let mut held: BTreeMap<&str, u64> = BTreeMap::new();
     for (place, lane) in &world.lanes {
         let alive = lane

@@ -54,7 +54,7 @@ pub enum Notice {
 /// Which lane of which slice an executor is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Seat {
+pub struct ExecutorId {
     /// The GPU's index on its worker.
     pub gpu: u32,
     /// The slice's position, `3g.40gb@4`, or [`WHOLE`](crate::WHOLE).
@@ -70,7 +70,7 @@ pub struct ExecutorState {
     /// The executor's [`VERSION`](crate::VERSION).
     pub version: u16,
     /// Where it sits.
-    pub seat: Seat,
+    pub seat: ExecutorId,
     /// The label of its slice.
     pub slice: String,
     /// Its process id.

@@ -17,7 +17,7 @@ mod report;
 pub use batch::{
     Answer, Batch, BatchError, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead,
 };
-pub use control::{ExecutorState, LoadedReplica, MAX_LINE, Notice, Order, Seat};
+pub use control::{ExecutorId, ExecutorState, LoadedReplica, MAX_LINE, Notice, Order};
 pub use frame::{
     FrameError, FromExecutor, MAX_BODY, MAX_HEADER, MAX_HELLO, PRELUDE_LEN, Peer, Prelude,
     ToExecutor, VERSION, greet,

@@ -28,7 +28,7 @@ const MAX_BATCHES: usize = 2;
 const BRIEF: Duration = Duration::from_millis(1);
 
 /// A batch, who runs it and whom to answer.
-pub(super) struct Job {
+pub(super) struct Work {
     pub(super) replica: Arc<Replica>,
     pub(super) batch: Batch,
     pub(super) body: Bytes,
@@ -79,7 +79,7 @@ pub(super) struct Lane {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<Work>,
     /// The replica that runs a batch, and the link that it came by.
     running: Option<(u32, u64)>,
 }
@@ -87,7 +87,7 @@ struct Queue {
 impl Queue {
     /// The batches of a replica, and the links they came by.
     fn of(&self, replica: u32) -> impl Iterator<Item = u64> {
-        let waiting = self.waiting.iter().map(|job| (job.replica.id(), job.from.id()));
+        let waiting = self.waiting.iter().map(|work| (work.replica.id(), work.from.id()));
         let all = waiting.chain(self.running);
         all.filter(move |(whose, _)| *whose == replica).map(|(_, link)| link)
     }
@@ -119,23 +119,23 @@ impl Lane {
 
     /// Queues a batch; a brief one, if nothing else is to be done, is given back to be
     /// [run](Self::run) at once.
-    pub(super) fn push(&self, job: Job) -> Result<Option<Job>, Rejected> {
-        let replica = job.replica.id();
-        job.replica.check(&job.batch).ok_or(Rejected::NotReady { replica })??;
+    pub(super) fn push(&self, work: Work) -> Result<Option<Work>, Rejected> {
+        let replica = work.replica.id();
+        work.replica.check(&work.batch).ok_or(Rejected::NotReady { replica })??;
         let mut queue = self.queue.lock();
-        if job.replica.is_closed() {
+        if work.replica.is_closed() {
             return Err(Rejected::Closed { replica });
         }
-        let link = job.from.id();
+        let link = work.from.id();
         if queue.of(replica).filter(|from| *from == link).count() >= MAX_BATCHES {
             return Err(Rejected::Full { replica });
         }
         let idle = queue.running.is_none() && queue.waiting.is_empty();
-        if idle && job.replica.last_took().is_some_and(|took| took <= BRIEF) {
+        if idle && work.replica.last_took().is_some_and(|took| took <= BRIEF) {
             queue.running = Some((replica, link));
-            return Ok(Some(job));
+            return Ok(Some(work));
         }
-        queue.waiting.push_back(job);
+        queue.waiting.push_back(work);
         drop(queue);
         if idle {
             self.due.notify_one();
@@ -144,18 +144,18 @@ impl Lane {
     }
 
     /// Takes back a batch that has not started.
-    pub(super) fn cancel(&self, link: u64, batch: u64) -> Option<Job> {
+    pub(super) fn cancel(&self, link: u64, batch: u64) -> Option<Work> {
         let mut queue = self.queue.lock();
-        let mine = |job: &Job| job.from.id() == link && job.batch.id == batch;
+        let mine = |work: &Work| work.from.id() == link && work.batch.id == batch;
         let index = queue.waiting.iter().position(mine)?;
-        let job = queue.waiting.remove(index);
+        let work = queue.waiting.remove(index);
         self.settled.notify_all();
-        job
+        work
     }
 
     /// Drops the batches of a connection that has ended.
     pub(super) fn forget(&self, link: u64) {
-        self.queue.lock().waiting.retain(|job| job.from.id() != link);
+        self.queue.lock().waiting.retain(|work| work.from.id() != link);
         self.settled.notify_all();
     }
 
@@ -208,10 +208,10 @@ impl Lane {
     }
 
     /// Runs the batch whose turn it is, and answers it.
-    pub(super) fn run(&self, job: &Job) {
+    pub(super) fn run(&self, work: &Work) {
         let (waited, ended) = self.turn(|| {
-            let waited_us = clock::micros(clock::now() - job.arrived);
-            (waited_us, job.replica.run(&job.batch, &job.body))
+            let waited_us = clock::micros(clock::now() - work.arrived);
+            (waited_us, work.replica.run(&work.batch, &work.body))
         });
         // Before the reply, or a router that answers it with a batch might find no room.
         let mut queue = self.queue.lock();
@@ -223,23 +223,23 @@ impl Lane {
         }
         let (outcome, facts, body) = ended;
         let facts = Facts { waited_us: waited, ..facts };
-        job.from.reply(Reply { batch: job.batch.id, outcome, facts }, &body);
+        work.from.reply(Reply { batch: work.batch.id, outcome, facts }, &body);
         // Replicas that go on serving wait for nothing: to wake them for each batch would cost more
         // than the batch.
-        if job.replica.is_closed() || !job.replica.is_ready() {
+        if work.replica.is_closed() || !work.replica.is_ready() {
             let _queue = self.queue.lock();
             self.settled.notify_all();
         }
     }
 
-    fn next(&self) -> Job {
+    fn next(&self) -> Work {
         let mut queue = self.queue.lock();
         loop {
             if queue.running.is_none()
-                && let Some(job) = queue.waiting.pop_front()
+                && let Some(work) = queue.waiting.pop_front()
             {
-                queue.running = Some((job.replica.id(), job.from.id()));
-                return job;
+                queue.running = Some((work.replica.id(), work.from.id()));
+                return work;
             }
             self.due.wait(&mut queue);
         }

@@ -21,7 +21,7 @@ use rustix::{
 
 use super::{
     Executor,
-    lane::{Job, Rejected},
+    lane::{Rejected, Work},
     secure::Secure,
 };
 use crate::clock;
@@ -249,7 +249,7 @@ fn take(link: &Arc<Link>, batch: Batch, body: Bytes, executor: &Executor) {
     let rejected = match executor.replica(batch.replica) {
         Some(replica) => {
             let (arrived, from) = (clock::now(), Arc::clone(link));
-            match executor.lane.push(Job { replica, batch, body, arrived, from }) {
+            match executor.lane.push(Work { replica, batch, body, arrived, from }) {
                 Ok(at_once) => {
                     at_once.inspect(|job| executor.lane.run(job));
                     None

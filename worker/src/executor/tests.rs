@@ -45,7 +45,7 @@ struct Running {
 
 fn args(run_dir: &Path, listen: Option<IpAddr>) -> ExecutorArgs {
     ExecutorArgs {
-        seat: Seat { gpu: 0, position: "7g.80gb@0".into(), lane: 0 },
+        seat: ExecutorId { gpu: 0, position: "7g.80gb@0".into(), lane: 0 },
         slice: "gpu0:7g@0".into(),
         device: Some("MIG-a".into()),
         run_dir: run_dir.to_owned(),

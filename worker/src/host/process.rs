@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{ExecutorState, MAX_LINE, Notice, Order, Seat};
+use protocol::{ExecutorId, ExecutorState, MAX_LINE, Notice, Order};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
@@ -54,7 +54,7 @@ pub struct Launch {
 /// A lane, by the names its process and its files have.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    pub(super) seat: Seat,
+    pub(super) seat: ExecutorId,
     pub(super) slice: String,
     pub(super) device: Option<String>,
 }
@@ -66,7 +66,7 @@ impl Launch {
 
     /// Starts an executor that is the leader of a group of its own.
     pub(super) fn start(&self, identity: &Identity, log: OwnedFd) -> io::Result<Process> {
-        let Seat { gpu, position, lane } = &identity.seat;
+        let ExecutorId { gpu, position, lane } = &identity.seat;
         let mut command = Command::new(&self.program);
         command.args(["executor", "--slice", &identity.slice, "--position", position]);
         command.args(["--gpu", &gpu.to_string(), "--lane", &lane.to_string()]);

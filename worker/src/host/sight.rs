@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{Order, ReplicaState, Seat, WHOLE};
+use protocol::{ExecutorId, Order, ReplicaState, WHOLE};
 use tokio::time::Instant;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     gpu::{GpuError, Mode, Reshaped, Sample, Slice, Survey, Xid},
-    reconcile::{LanePhase, LaneSeen, Loaded, Phase, Place, RankSeen, World},
+    reconcile::{GpuWorld, LanePhase, LaneSeen, Loaded, Phase, Place, RankSeen},
 };
 
 /// The errors of a GPU that are remembered.
@@ -150,8 +150,8 @@ impl Keeper {
         self.reshape.get_or_insert_with(|| Retry::new(now));
     }
 
-    pub(super) fn world(&mut self, now: Instant) -> World {
-        let mut world = World::default();
+    pub(super) fn world(&mut self, now: Instant) -> GpuWorld {
+        let mut world = GpuWorld::default();
         for (place, lane) in &self.lanes {
             world.lanes.insert(place.clone(), seen(lane, &mut self.loads, now));
         }
@@ -179,7 +179,7 @@ impl Keeper {
         let at = |slice: &&Slice| position(survey, slice).as_ref() == Some(wanted);
         let slice = survey.slices.iter().find(at)?;
         Some(Identity {
-            seat: Seat { gpu: self.index, position: wanted.clone(), lane: *lane },
+            seat: ExecutorId { gpu: self.index, position: wanted.clone(), lane: *lane },
             slice: report::label(self.index, slice),
             device: Some(slice.usable()?.uuid.clone()),
         })

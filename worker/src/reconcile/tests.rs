@@ -28,15 +28,15 @@ fn loaded(id: u32, phase: Phase) -> Loaded {
 }
 
 /// A GPU cut into `positions`, each of which has 2.5 replicas' memory.
-fn world(positions: &[&str]) -> World {
-    World {
+fn world(positions: &[&str]) -> GpuWorld {
+    GpuWorld {
         can_reshape: true,
         slices: positions.iter().map(|one| ((*one).to_owned(), Some(2_500))).collect(),
-        ..World::default()
+        ..GpuWorld::default()
     }
 }
 
-fn with(mut world: World, position: &str, replicas: &[(u32, Phase)]) -> World {
+fn with(mut world: GpuWorld, position: &str, replicas: &[(u32, Phase)]) -> GpuWorld {
     let replicas = replicas.iter().map(|(id, phase)| (*id, loaded(*id, *phase))).collect();
     let lane = LaneSeen { phase: LanePhase::Up, replicas };
     world.lanes.insert(place(position, 0), lane);
@@ -124,7 +124,7 @@ fn another_digest_is_another_replica() {
 #[test]
 fn a_gpu_that_cannot_be_cut_serves_from_what_it_has_and_says_what_it_lacks() {
     let wish = wish(&[LEFT], &[(1, LEFT, 0), (2, "whole", 0), (3, RIGHT, 0)]);
-    let whole = World { can_reshape: false, ..world(&["whole"]) };
+    let whole = GpuWorld { can_reshape: false, ..world(&["whole"]) };
     let told = next(&wish, &whole);
     assert_eq!(told.steps, [Step::Start { place: place("whole", 0) }]);
     assert_eq!(told.refused.keys().collect::<Vec<_>>(), [&1, &3]);
@@ -193,7 +193,7 @@ fn any_wish(random: &mut Random, ids: &mut u32) -> Wish {
 }
 
 /// Does what was asked as a real GPU and real processes would, some of it a little later.
-fn act(world: &mut World, wish: &Wish, step: &Step, random: &mut Random) {
+fn act(world: &mut GpuWorld, wish: &Wish, step: &Step, random: &mut Random) {
     match step {
         Step::Unload { place, replica } => {
             let lane = world.lanes.get_mut(place).unwrap();
@@ -232,7 +232,7 @@ fn act(world: &mut World, wish: &Wish, step: &Step, random: &mut Random) {
 }
 
 /// Lets time pass: drains end, processes come up or die, failures become due.
-fn pass(world: &mut World, random: &mut Random) {
+fn pass(world: &mut GpuWorld, random: &mut Random) {
     world.lanes.retain(|_, lane| lane.phase != LanePhase::Stopping);
     for lane in world.lanes.values_mut() {
         lane.phase = LanePhase::Up;
@@ -275,7 +275,7 @@ fn every_wish_comes_true_and_what_it_keeps_is_never_touched() {
 }
 
 /// Whether a step leaves alone the replicas that are as they shall be.
-fn harmless(step: &Step, wish: &Wish, world: &World) -> bool {
+fn harmless(step: &Step, wish: &Wish, world: &GpuWorld) -> bool {
     let kept = |place: &Place, id: u32| {
         let wanted = wish.replicas.get(&id).filter(|wanted| wanted.place == *place);
         wanted.is_some() && wish.cut.as_ref().is_some_and(|cut| cut.contains(&place.0))
@@ -290,7 +290,7 @@ fn harmless(step: &Step, wish: &Wish, world: &World) -> bool {
     }
 }
 
-fn is_true(wish: &Wish, world: &World) -> bool {
+fn is_true(wish: &Wish, world: &GpuWorld) -> bool {
     let mut found: Vec<(u32, &Place)> = Vec::new();
     for (place, lane) in &world.lanes {
         found.extend(

@@ -87,18 +87,18 @@ impl Bench {
     }
 
     fn push(&self, id: u64) -> Result<(), Rejected> {
-        self.bring(job(&self.replicas[0], id, 1, &self.link))
+        self.bring(work(&self.replicas[0], id, 1, &self.link))
     }
 
     fn push_other(&self, id: u64) -> Result<(), Rejected> {
-        self.bring(job(&self.replicas[1], id, 1, &self.link))
+        self.bring(work(&self.replicas[1], id, 1, &self.link))
     }
 
     /// Brings a batch as a connection does, but does not wait for one to be run at once.
-    fn bring(&self, job: Job) -> Result<(), Rejected> {
-        if let Some(job) = self.lane.push(job)? {
+    fn bring(&self, work: Work) -> Result<(), Rejected> {
+        if let Some(work) = self.lane.push(work)? {
             let lane = Arc::clone(&self.lane);
-            thread::spawn(move || lane.run(&job));
+            thread::spawn(move || lane.run(&work));
         }
         Ok(())
     }
@@ -126,13 +126,13 @@ fn gated(id: u32, started: &Sender<u64>) -> (Sender<Verdict>, Arc<Replica>) {
     (sender, replica)
 }
 
-fn job(replica: &Arc<Replica>, id: u64, rows: u32, link: &Arc<Link>) -> Job {
+fn work(replica: &Arc<Replica>, id: u64, rows: u32, link: &Arc<Link>) -> Work {
     let head = Spec { name: "x".into(), datatype: Datatype::Uint8, shape: vec![] }.head(vec![]);
     let requests = vec![Part { rows, bytes: vec![rows] }];
     let batch = Batch { id, replica: replica.id(), inputs: vec![head], requests };
     let body = Bytes::from(vec![0; rows as usize]);
     let (replica, from) = (Arc::clone(replica), Arc::clone(link));
-    Job { replica, batch, body, arrived: clock::now(), from }
+    Work { replica, batch, body, arrived: clock::now(), from }
 }
 
 fn is_done(reply: &Reply) -> bool {
@@ -169,7 +169,7 @@ fn one_batch_runs_one_waits_and_a_third_is_rejected() {
 fn a_batch_is_run_by_who_brings_it_only_if_it_is_brief_and_nothing_else_is_to_be_done() {
     let mut bench = Bench::new();
     let [replica, other] = bench.replicas.clone();
-    let brief = |id| job(&replica, id, 1, &bench.link);
+    let brief = |id| work(&replica, id, 1, &bench.link);
     replica.note_time(BRIEF);
     let first = bench.lane.push(brief(1)).unwrap().expect("it is brief, and the lane idle");
     assert!(bench.lane.push(brief(2)).unwrap().is_none(), "another runs");
@@ -181,7 +181,7 @@ fn a_batch_is_run_by_who_brings_it_only_if_it_is_brief_and_nothing_else_is_to_be
     other.note_time(BRIEF + Duration::from_micros(1));
     bench.verdicts.send(Verdict::Answer).unwrap();
     assert_eq!([bench.reply().batch, bench.reply().batch], [1, 2]);
-    assert!(bench.lane.push(job(&other, 3, 1, &bench.link)).unwrap().is_none(), "it is long");
+    assert!(bench.lane.push(work(&other, 3, 1, &bench.link)).unwrap().is_none(), "it is long");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_replica_closed_while_its_brief_batch_runs_is_drained_when_that_ends() {
     let mut bench = Bench::new();
     let replica = Arc::clone(&bench.replicas[0]);
     replica.note_time(BRIEF);
-    let brief = bench.lane.push(job(&replica, 1, 1, &bench.link)).unwrap().unwrap();
+    let brief = bench.lane.push(work(&replica, 1, 1, &bench.link)).unwrap().unwrap();
     bench.lane.close(&replica);
     let lane = Arc::clone(&bench.lane);
     let drained = thread::spawn(move || lane.wait_drained(&replica));
@@ -208,9 +208,9 @@ fn a_router_has_its_batches_whatever_another_has() {
     let (ours, _client) = UnixStream::pair().unwrap();
     let other = Arc::new(Link::new(2, Stream::Unix(ours)));
     for id in [1, 2] {
-        bench.bring(job(&bench.replicas[0], id, 1, &other)).unwrap();
+        bench.bring(work(&bench.replicas[0], id, 1, &other)).unwrap();
     }
-    let rejected = bench.bring(job(&bench.replicas[0], 3, 1, &other)).unwrap_err();
+    let rejected = bench.bring(work(&bench.replicas[0], 3, 1, &other)).unwrap_err();
     assert!(matches!(rejected, Rejected::Full { replica: 7 }), "{rejected}");
 }
 
@@ -265,7 +265,7 @@ fn a_panic_is_the_replicas_fault_and_it_lives_on() {
 #[test]
 fn a_batch_the_model_cannot_take_is_the_requests_fault_and_never_runs() {
     let bench = Bench::new();
-    let rejected = bench.bring(job(&bench.replicas[0], 1, 5, &bench.link)).unwrap_err();
+    let rejected = bench.bring(work(&bench.replicas[0], 1, 5, &bench.link)).unwrap_err();
     assert_eq!(rejected.blame(), Blame::Request);
     assert_eq!(rejected.to_string(), "the batch has 5 rows, the replica takes 4");
 }
@@ -304,7 +304,7 @@ fn batches_of_two_models_run_one_at_a_time_in_the_order_they_came() {
 fn a_replica_that_is_not_warm_takes_nothing() {
     let bench = Bench::new();
     let cold = Arc::new(Replica::new(9));
-    let rejected = bench.bring(job(&cold, 1, 1, &bench.link)).unwrap_err();
+    let rejected = bench.bring(work(&cold, 1, 1, &bench.link)).unwrap_err();
     assert!(matches!(rejected, Rejected::NotReady { replica: 9 }), "{rejected}");
 }
 
