@@ -9,8 +9,8 @@ use serve::{
     auth::Access,
     clock::wall_s,
     count,
+    doors::oip::{self, ServerState},
     drain::{Drain, Times, stop_signals},
-    http::{self, ServerState},
 };
 use store::OpenError;
 use tokio::{
@@ -135,7 +135,7 @@ impl Router {
         tokio::spawn(drain_histograms(Arc::clone(&state)));
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
-        let served = tokio::spawn(http::serve(inference, Arc::clone(&state)));
+        let served = tokio::spawn(oip::serve(inference, Arc::clone(&state)));
         let (stop_admin, stopped) = oneshot::channel();
         let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build)));
         let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use serve::{
     clock::Clock,
     count::{Outcome, recent::Point},
+    doors::oip::backend::{Backend, Check},
     error::InferError,
-    http::backend::{Backend, Check},
     model::{Availability, Model, Models, Served},
     trace::SpanMetrics,
 };

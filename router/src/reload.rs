@@ -7,7 +7,7 @@ use config::{Config, Effect, Objective, ObjectiveError, RouterSettings, Tls, Tra
 use serde_json::{Value, json};
 use serve::{
     clock::wall_s,
-    http::ServerState,
+    doors::oip::ServerState,
     trace::{Build, Tracer},
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use control::clock::WallClock;
 use policy::fleet::SliceId;
 use serde_json::{Value, json};
-use serve::http::ServerState;
+use serve::doors::oip::ServerState;
 
 use crate::{
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},

@@ -18,7 +18,7 @@ use router::{
 };
 use serve::{
     auth::Access,
-    http::{self, ServerState},
+    doors::oip::{self, ServerState},
 };
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
@@ -78,7 +78,7 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
     std::mem::forget(ours);
     let tcp = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = tcp.local_addr()?;
-    tokio::spawn(http::serve(tcp, Arc::clone(&state)));
+    tokio::spawn(oip::serve(tcp, Arc::clone(&state)));
     Ok(Running { address, state })
 }
 

@@ -1,21 +1,24 @@
 //! The data plane: from a client's connection to an executor and back.
 //!
-//! [`http`] is the listener and the Open Inference Protocol, [`model`] joins the [`cache`] and the
+//! [`listener`] accepts connections, [`doors`] speak a protocol on them, [`model`] joins the [`cache`] and the
 //! [`dispatch`] of one served model, [`transport`] carries batches to executors, and results enter
 //! through [`replica`]. What happened is in [`count`] and [`trace`]. Nothing here knows the control
 //! plane.
 
 pub mod alarm;
 pub mod auth;
+mod body;
 pub mod cache;
 pub mod clock;
 pub mod count;
 pub mod dispatch;
+pub mod doors;
 pub mod drain;
 pub mod error;
-pub mod http;
+pub mod listener;
 pub mod model;
 pub mod replica;
+pub mod reply;
 pub mod request;
 pub mod trace;
 pub mod transport;

@@ -12,11 +12,9 @@ use futures_util::stream;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
 use serve::{
+    doors::oip::backend::Backend,
     drain::Phase,
-    http::{
-        backend::Backend,
-        reply::{self, Reply},
-    },
+    reply::{self, Reply},
 };
 use tokio::{
     sync::watch,

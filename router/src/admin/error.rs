@@ -5,7 +5,7 @@ use config::ObjectiveError;
 use http::StatusCode;
 use policy::loan::Refused;
 use serde_json::{Map, Value};
-use serve::{error::InferError, http::reply};
+use serve::{error::InferError, reply};
 
 use crate::{jobs::JobError, orders::OrderError, reload::ReloadError};
 

@@ -11,10 +11,7 @@ use axum::{
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
-use serve::{
-    error::InferError,
-    http::{backend::Backend, reply},
-};
+use serve::{doors::oip::backend::Backend, error::InferError, reply};
 
 use super::{Admin, error::AdminError, routes::Asked};
 use crate::{jobs::JobError, office::Office};

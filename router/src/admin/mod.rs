@@ -22,12 +22,9 @@ use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
 use serve::{
+    doors::oip::{Call, ServerState, audit, backend::Backend},
     drain::Phase,
-    http::{
-        Call, ServerState, audit,
-        backend::Backend,
-        listen::{self, Answer, Limits, Peer},
-    },
+    listener::{self, Answer, Limits, Peer},
 };
 use tls::ServerConfig;
 use tokio::{
@@ -103,7 +100,7 @@ pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: imp
     let (phase, watch) = watch::channel(Phase::Serving);
     let shared = Arc::clone(&admin.shared);
     let desk = Arc::new(Desk { shared, router: routes::router(admin) });
-    let mut serving = std::pin::pin!(listen::serve(tcp, desk, watch));
+    let mut serving = std::pin::pin!(listener::serve(tcp, desk, watch));
     tokio::select! {
         () = serving.as_mut() => return,
         _ = stop => {}

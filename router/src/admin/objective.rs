@@ -7,7 +7,7 @@ use axum::{
 use config::{Objective, ObjectiveError};
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
-use serve::http::{backend::Backend, reply};
+use serve::{doors::oip::backend::Backend, reply};
 
 use super::{error::AdminError, routes::Asked};
 use crate::reload::ReloadError;

@@ -10,7 +10,7 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use serve::http::{backend::Backend, reply};
+use serve::{doors::oip::backend::Backend, reply};
 
 use super::{Admin, error::AdminError, jobs::only, routes::Asked};
 use crate::orders::{Order, OrderError};

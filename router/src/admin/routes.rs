@@ -12,12 +12,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 use serve::{
+    doors::oip::{backend::Backend, unknown},
     error::InferError,
-    http::{
-        backend::Backend,
-        reply::{self, Reply},
-        unknown,
-    },
+    reply::{self, Reply},
 };
 use tower::Layer;
 

@@ -17,8 +17,8 @@ use config::Scope;
 use futures_util::future::Either;
 use http::Request;
 use serve::{
+    doors::oip::{ServerState, backend::Backend},
     error::InferError,
-    http::{ServerState, backend::Backend},
 };
 use tokio::time::Instant;
 use tower::{Layer, Service};

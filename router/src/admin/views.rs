@@ -6,13 +6,9 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use serve::{
-    http::{
-        ServerState,
-        backend::Backend,
-        models,
-        reply::{self, Reply},
-    },
+    doors::oip::{ServerState, backend::Backend, models},
     model::{Availability, Served},
+    reply::{self, Reply},
 };
 
 use super::TEXT;

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serve::{
     auth::TenantView,
-    http::{ServerState, backend::Backend},
+    doors::oip::{ServerState, backend::Backend},
     model::{Model, Served},
     trace::{Build, SpanTotals},
 };

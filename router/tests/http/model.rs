@@ -14,8 +14,8 @@ use oip::{Datatype, Signature, TensorSpec, model::ModelStats};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use serve::{
+    doors::oip::backend::{Backend, Check},
     error::InferError,
-    http::backend::{Backend, Check},
     model::{Availability, Served},
     request::{Answer, Request},
 };

@@ -16,8 +16,8 @@ use router::{
 use serde_json::json;
 use serve::{
     auth::Access,
+    doors::oip::{self, ServerState, backend::Backend},
     drain::{Drain, Ended, Times},
-    http::{self, ServerState, backend::Backend},
 };
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 
@@ -120,7 +120,7 @@ impl Server {
         tokio::spawn(admin::serve(admin_tcp, administration, std::future::pending::<()>()));
 
         let (signal, mut signals) = mpsc::channel(4);
-        let serving = http::serve(tcp, Arc::clone(&state));
+        let serving = oip::serve(tcp, Arc::clone(&state));
         let shared = Arc::clone(&state);
         let ended = tokio::spawn(async move {
             let serving = tokio::spawn(serving);

@@ -17,7 +17,7 @@ use router::{
 use serve::{
     auth::Access,
     dispatch::Dispatcher,
-    http::{ServerState, backend::Backend},
+    doors::oip::{ServerState, backend::Backend},
 };
 use tokio::{
     task::JoinHandle,

@@ -3,6 +3,11 @@
 //! When every connection slot is taken the newest client is told so (503) and closed: a client left
 //! in the kernel's queue would learn of our trouble only by its own timeout.
 
+mod activity;
+mod handshake;
+mod held;
+mod stream;
+
 use std::{
     convert::Infallible,
     error::Error,
@@ -39,13 +44,13 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{
+use self::{
     activity::{Activity, Clock, Overdue},
     handshake::handshake,
-    reply::{self, Held},
+    held::Held,
     stream::Stream,
 };
-use crate::{drain::Phase, error::InferError};
+use crate::{drain::Phase, error::InferError, reply};
 
 /// The smallest head limit hyper can keep.
 const MIN_HEADER_BYTES: usize = 8_192;
@@ -65,7 +70,7 @@ const LAST_REQUEST: Duration = Duration::from_secs(1);
 const MAX_TURNED_AWAY: u32 = 64;
 /// What is read from a client that is turned away, in bytes and time.
 const FAREWELL_BYTES: usize = 64 << 10;
-pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a connection may take. Read anew for each, so a reload reaches every later one.
 #[derive(Clone, Copy, Debug)]
@@ -215,7 +220,7 @@ fn is_theirs(error: &io::Error) -> bool {
 }
 
 /// Says `words` and closes, reading what the client sends so that it is not reset before it reads.
-pub(super) async fn farewell(mut tcp: TcpStream, words: Bytes) {
+async fn farewell(mut tcp: TcpStream, words: Bytes) {
     let mut scrap = vec![0; 4_096];
     let mut read = 0;
     let mut said = false;

@@ -18,7 +18,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::listen::Limits;
+use super::Limits;
 
 const NOT_STALLED: u64 = u64::MAX;
 
@@ -120,7 +120,7 @@ impl Activity {
 
 /// Held by a request from its head to the last byte of its reply.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Activity>);
+pub(super) struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
     fn drop(&mut self) {

@@ -4,18 +4,10 @@
 //! request is one match, one body, one request, one reply, with nothing boxed on the way. Everything
 //! that can change while the router runs (limits, callers) is read per connection or per request.
 
-mod activity;
 pub mod backend;
-mod body;
-mod coding;
-mod handshake;
 mod infer;
-pub mod listen;
 pub mod models;
-pub mod reply;
-mod room;
 mod route;
-mod stream;
 
 use std::{ops::Deref, sync::Arc};
 
@@ -26,20 +18,18 @@ use hyper::body::Incoming;
 use tls::ServerConfig;
 use tokio::{net::TcpListener, time::Instant};
 
-pub use self::reply::Reply;
 use self::{
     backend::Backend,
-    body::BodyLimits,
-    listen::{Answer, Limits, Peer},
-    reply::{REQUEST_ID, RequestIds},
-    room::Room,
     route::{Route, Target},
 };
 use crate::{
     auth::Access,
+    body::{self, BodyLimits, room::Room},
     drain::Drain,
     error::InferError,
+    listener::{self, Answer, Limits, Peer},
     model::Served,
+    reply::{self, REQUEST_ID, Reply, RequestIds},
     trace::{TRACE_RESPONSE, Tracer},
 };
 
@@ -255,7 +245,7 @@ impl<B: Backend> Answer for ServerState<B> {
 /// Serves inference on `tcp` until the drain has closed the listener and the last connection is done.
 pub async fn serve<B: Backend>(tcp: TcpListener, state: Arc<ServerState<B>>) {
     let phase = state.drain.watch();
-    listen::serve(tcp, state, phase).await;
+    listener::serve(tcp, state, phase).await;
 }
 
 /// Writes the audit log. An act that was refused did nothing, and anybody could fill the log with

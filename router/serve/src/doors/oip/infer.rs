@@ -9,20 +9,18 @@ use hyper::body::Incoming;
 use oip::{Encoded, Memory, Parameters, Signature, Value};
 use tokio::task::spawn_blocking;
 
-use super::{
-    Call, ServerState,
-    backend::Backend,
-    body,
-    coding::{Coding, MIN_PACKED_BYTES},
-    listen::Peer,
-    reply::{self, JSON, OCTETS, Reply},
-    room::Share,
-    route::Target,
-};
+use super::{Call, ServerState, backend::Backend, route::Target};
 use crate::{
     auth::{Access, Admitted, Caller},
+    body::{
+        self,
+        coding::{Coding, MIN_PACKED_BYTES},
+        room::Share,
+    },
     error::InferError,
+    listener::Peer,
     model::{Availability, Served},
+    reply::{self, JSON, OCTETS, Reply},
     request::Request,
     trace::Traced,
 };

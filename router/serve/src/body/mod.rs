@@ -1,5 +1,8 @@
 //! Request bodies, read within a size and a time.
 
+pub(crate) mod coding;
+pub(crate) mod room;
+
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,7 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{coding::Coding, room::Share};
+use self::{coding::Coding, room::Share};
 use crate::error::InferError;
 
 /// Room made at once for a body that announces its length; a lie costs no more than this.

@@ -7,11 +7,8 @@ use tls::ServerConfig;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{
-    listen::{FAREWELL, Limits, farewell},
-    reply,
-};
-use crate::error::InferError;
+use super::{FAREWELL, Limits, farewell};
+use crate::{error::InferError, reply};
 
 /// The first byte of every TLS connection; no method of HTTP begins with it.
 const HANDSHAKE: u8 = 0x16;

@@ -14,14 +14,14 @@ use serde_json::json;
 use super::{
     Call, ServerState,
     backend::Backend,
-    body::{self, BodyLimits},
     infer::no_replica,
-    reply::{self, Reply},
     route::{Question, Target},
 };
 use crate::{
+    body::{self, BodyLimits},
     error::InferError,
     model::{Availability, Served},
+    reply::{self, Reply},
 };
 
 /// The longest body a repository call has a use for.

@@ -14,7 +14,7 @@ use super::room::Share;
 use crate::error::InferError;
 
 /// Replies shorter than this are not worth the client's time to unpack.
-pub(super) const MIN_PACKED_BYTES: usize = 1_024;
+pub(crate) const MIN_PACKED_BYTES: usize = 1_024;
 /// The first guess of what a compressed body unpacks to, as a multiple.
 const GROWTH: usize = 3;
 /// The most that a byte can unpack to, by the format.
@@ -24,14 +24,14 @@ const STEP_BYTES: u64 = 64 << 10;
 
 /// A coding of a body. `deflate` is zlib's format, as RFC 9110 has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     Gzip,
     Deflate,
 }
 
 impl Coding {
     /// How the request's body is coded; none if it is plain.
-    pub(super) fn of_request(headers: &HeaderMap) -> Result<Option<Self>, InferError> {
+    pub(crate) fn of_request(headers: &HeaderMap) -> Result<Option<Self>, InferError> {
         let Some(value) = headers.get(header::CONTENT_ENCODING) else { return Ok(None) };
         let several = headers.get_all(header::CONTENT_ENCODING).iter().nth(1).is_some();
         let text = String::from_utf8_lossy(value.as_bytes());
@@ -47,7 +47,7 @@ impl Coding {
     }
 
     /// The coding to reply in; none if the client does not ask for one we have.
-    pub(super) fn of_reply(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of_reply(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(header::ACCEPT_ENCODING)?.to_str().ok()?;
         value.split(',').find_map(|choice| {
             let (name, quality) = choice.split_once(';').unwrap_or((choice, "q=1"));
@@ -57,7 +57,7 @@ impl Coding {
     }
 
     /// As it stands in `content-encoding`.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Deflate => "deflate",
@@ -65,7 +65,7 @@ impl Coding {
     }
 
     /// The same as a header's value.
-    pub(super) fn value(self) -> HeaderValue {
+    pub(crate) fn value(self) -> HeaderValue {
         HeaderValue::from_static(self.name())
     }
 
@@ -79,7 +79,7 @@ impl Coding {
     }
 
     /// Unpacks `packed`, stopping at the first byte past `limit_bytes`.
-    pub(super) fn unpack(
+    pub(crate) fn unpack(
         self,
         packed: &[u8],
         limit_bytes: u64,
@@ -129,7 +129,7 @@ impl Coding {
     }
 
     /// Packs `parts` into one body, quickly rather than tightly.
-    pub(super) fn pack(self, parts: &[Bytes]) -> std::io::Result<Bytes> {
+    pub(crate) fn pack(self, parts: &[Bytes]) -> std::io::Result<Bytes> {
         let plain: usize = parts.iter().map(Bytes::len).sum();
         let sink = Vec::with_capacity(plain / 2);
         let packed = match self {
@@ -169,7 +169,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::http::room::Room;
+    use crate::body::room::Room;
 
     fn room() -> Share {
         Arc::<Room>::default().share(u64::MAX)

@@ -1,0 +1,3 @@
+//! Where clients come in, one module per protocol.
+
+pub mod oip;
