@@ -26,6 +26,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+pub use oip::{Signature, TensorSpec};
 pub use policy::rule::Batching;
 
 pub use self::{

@@ -1,7 +1,7 @@
 //! One `[[model]]` of a plan file.
 
 use policy::{
-    interference::Load,
+    interference::Draw,
     plan::{Measured, Model, Row},
 };
 use serde_json::Value;
@@ -89,7 +89,7 @@ pub(super) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> (Option<M
         memory_mib: keys.memory_mib,
         replicas_min: min,
         replicas_max: max,
-        load: Load { power, bandwidth, pcie },
+        load: Draw { power, bandwidth, pcie },
         slowdown: 1.0,
     });
     (model, found)
