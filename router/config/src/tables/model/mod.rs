@@ -310,8 +310,18 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
     ReadModel { model, found, replicas_found, shown }
 }
 
+impl Class {
+    /// The word for it in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Batch => "batch",
+        }
+    }
+}
+
 fn classes() -> OneOf<Class> {
-    OneOf(vec![("interactive", Class::Interactive), ("batch", Class::Batch)])
+    OneOf([Class::Interactive, Class::Batch].map(|class| (class.name(), class)).to_vec())
 }
 
 fn batchings() -> OneOf<Batching> {
