@@ -38,7 +38,7 @@ pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>
     let Some(loans) = config.loans.as_ref().filter(|loans| !loans.allow.is_empty()) else {
         return Ok(None);
     };
-    let limits = &loans.limits;
+    let limits = loans;
     let directory = limits.directory.clone().unwrap_or_else(|| run_dir.join("jobs"));
     let directory = std::path::absolute(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;

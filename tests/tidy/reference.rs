@@ -29,3 +29,8 @@ fn command_line_page_matches_the_declarations() {
     assert!(printed.status.success());
     page("docs/reference/cli.md", &String::from_utf8_lossy(&printed.stdout));
 }
+
+#[test]
+fn configuration_page_matches_the_declarations() {
+    page("docs/reference/configuration.md", &config::page());
+}

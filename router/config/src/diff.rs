@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Config, Tls, effective::Setting};
+use crate::{check::Config, effective::Setting, key::Effect, tables::tls::Tls};
 
 /// One difference. Serializes without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,81 +19,6 @@ pub struct Change {
     pub effect: Effect,
 }
 
-/// What a difference takes to be in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Effect {
-    /// A reload.
-    Live,
-    /// A new process; a reload with such a difference is refused whole.
-    Restart,
-}
-
-/// Keys that a running router can change, by table. All others take a restart.
-const LIVE: &[(&str, &[&str])] = &[
-    (
-        "router",
-        &[
-            "max_body_bytes",
-            "max_decompressed_bytes",
-            "max_buffered_bytes",
-            "body_timeout_ms",
-            "drain_delay_s",
-            "drain_timeout_s",
-            "access_log",
-        ],
-    ),
-    (
-        "model",
-        &[
-            "engine",
-            "path",
-            "profile_csv",
-            "slo_ms",
-            "slo_target",
-            "max_batch",
-            "memory_mib",
-            "replicas.min",
-            "replicas.max",
-            "batching",
-            "batch_size",
-            "batch_delay_ms",
-            "cache_mib",
-            "class",
-            "command",
-            "environment",
-            "directory",
-            "served_name",
-            "ready_timeout_s",
-            "inputs",
-            "outputs",
-        ],
-    ),
-    ("tenant", &["name", "key_sha256", "rate_rps", "max_in_flight", "share"]),
-    ("key", &["name", "key_sha256", "scopes"]),
-    (
-        "loans",
-        &["notice_s", "lease_s", "order", "rule", "fair_tenants", "tenant_slices", "tenant_jobs"],
-    ),
-    (
-        "planner",
-        &[
-            "latency_share",
-            "max_processes",
-            "share_slices",
-            "spare_gpus",
-            "patience_s",
-            "history_s",
-            "idle_s",
-        ],
-    ),
-    ("tracing", &["otlp_endpoint", "sample_ratio"]),
-    ("tls", &["cert", "key", "client_ca"]),
-];
-
-/// Tables that may come and go while the router runs.
-const LIVE_TABLES: &[&str] = &["model", "tenant", "key", "planner", "tracing"];
-
 /// Everything that differs, by path.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     let (before, after) = (tables(old), tables(new));
@@ -102,8 +27,9 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     for name in names {
         match (before.get(name), after.get(name)) {
             (Some(before), Some(after)) => compare(before, after, &mut changes),
-            (None, _) => changes.push(whole(*name, None, Some("added".to_owned()))),
-            (_, None) => changes.push(whole(*name, Some("removed".to_owned()), None)),
+            (None, Some(new)) => changes.push(whole(*name, whole_effect(new), true)),
+            (Some(old), None) => changes.push(whole(*name, whole_effect(old), false)),
+            (None, None) => {}
         }
     }
     changes.extend(measurements(old, new));
@@ -139,21 +65,21 @@ fn compare(before: &Keys<'_>, after: &Keys<'_>, changes: &mut Vec<Change>) {
                 path: setting.path(),
                 old: old.map(|old| old.value_text()),
                 new: new.map(|new| new.value_text()),
-                effect: effect(setting.table, key),
+                effect: setting.effect,
             });
         }
     }
 }
 
-fn effect(table: &str, key: &str) -> Effect {
-    let live = LIVE.iter().any(|(name, keys)| *name == table && keys.contains(&key));
-    if live { Effect::Live } else { Effect::Restart }
+fn whole((table, item): Name<'_>, effect: Effect, is_added: bool) -> Change {
+    let path = item.map_or_else(|| table.to_owned(), |item| format!("{table}.{item}"));
+    let (old, new) = if is_added { (None, "added") } else { (Some("removed".to_owned()), "") };
+    Change { path, old, new: is_added.then(|| new.to_owned()), effect }
 }
 
-fn whole((table, item): Name<'_>, old: Option<String>, new: Option<String>) -> Change {
-    let path = item.map_or_else(|| table.to_owned(), |item| format!("{table}.{item}"));
-    let live = LIVE_TABLES.contains(&table);
-    Change { path, old, new, effect: if live { Effect::Live } else { Effect::Restart } }
+/// What it takes to add or remove a table.
+fn whole_effect(keys: &Keys<'_>) -> Effect {
+    keys.values().next().map_or(Effect::Restart, |setting| setting.whole)
 }
 
 /// Profiles whose file kept its name and changed its content.

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The file's content as text.
-pub(super) fn read(path: &Path, max_bytes: u64) -> Result<String, Unreadable> {
+pub(crate) fn read(path: &Path, max_bytes: u64) -> Result<String, Unreadable> {
     let mut bytes = Vec::new();
     let unopened = |error: io::Error| Unreadable::Unopened(explain(&error));
     let file = File::open(path).map_err(unopened)?;
@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path, max_bytes: u64) -> Result<String, Unreadable> {
 
 /// Why a file cannot be used.
 #[derive(Debug)]
-pub(super) enum Unreadable {
+pub(crate) enum Unreadable {
     /// Its content is out of reach.
     Unopened(String),
     /// It stops being UTF-8 after this.
@@ -31,7 +31,7 @@ pub(super) enum Unreadable {
 }
 
 /// An error in the words an operator would use.
-pub(super) fn explain(error: &io::Error) -> String {
+pub(crate) fn explain(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::NotFound {
         "no such file".to_owned()
     } else if error.kind() == io::ErrorKind::PermissionDenied {

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{
-    Batching, Config, Model, Origin,
-    check::{bad_delay_ms, bad_slo_ms, bad_slo_target, too_tight},
+use policy::rule::Batching;
+
+use crate::{
+    check::Config,
+    effective::Origin,
+    tables::model::{Model, SLO_MS, SLO_TARGET, bad_delay_ms, too_tight},
 };
 
 /// What is asked of a model; what is absent stays as it is.
@@ -90,7 +93,7 @@ fn problems(asked: &Objective, model: &Model) -> Vec<String> {
             problems.push("nothing is asked for; give slo_ms, slo_target or both".to_owned());
         }
         None => {}
-        Some(slo_ms) => match bad_slo_ms(slo_ms) {
+        Some(slo_ms) => match SLO_MS.problem("slo_ms", slo_ms) {
             Some(problem) => problems.push(problem),
             None => {
                 problems.extend(model.profile.as_ref().and_then(|one| too_tight(slo_ms, one)));
@@ -100,6 +103,6 @@ fn problems(asked: &Objective, model: &Model) -> Vec<String> {
             }
         },
     }
-    problems.extend(asked.slo_target.and_then(bad_slo_target));
+    problems.extend(asked.slo_target.and_then(|target| SLO_TARGET.problem("slo_target", target)));
     problems
 }

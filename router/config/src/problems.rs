@@ -1,8 +1,14 @@
 //! Everything wrong with a configuration, each with its place.
 
-use std::{collections::BTreeSet, fmt, path::Path};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    path::Path,
+};
 
 use serde::Serialize;
+
+use crate::{secrets::KeyHash, source::Source};
 
 /// One thing wrong, or one thing to know, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -48,7 +54,8 @@ impl Problems {
 
     /// The file is at fault right after `text`.
     pub(crate) fn of_text(path: &Path, text: &str, message: &str) -> Self {
-        let mut notes = Notes::new(path, text);
+        let source = Source::plain(path, text, path);
+        let mut notes = Notes::new(&source);
         notes.problem(Place::Offset(text.len()), message);
         Self(notes.problems)
     }
@@ -114,21 +121,54 @@ pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
 
 /// What has been found so far.
 pub(crate) struct Notes<'a> {
+    source: Option<&'a Source<'a>>,
     file: String,
     text: &'a str,
+    hashes: HashMap<KeyHash, Place>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
     broken_lines: BTreeSet<usize>,
 }
 
 impl<'a> Notes<'a> {
-    pub(crate) fn new(path: &Path, text: &'a str) -> Self {
+    pub(crate) fn new(source: &'a Source<'a>) -> Self {
+        let file = source.path.display().to_string();
+        Self { source: Some(source), file, text: source.content(), ..Self::unread() }
+    }
+
+    /// Of no file at all, for what only documentation needs.
+    pub(crate) fn unread() -> Self {
         Self {
-            file: path.display().to_string(),
-            text,
+            source: None,
+            file: String::new(),
+            text: "",
+            hashes: HashMap::new(),
             problems: Vec::new(),
             warnings: Vec::new(),
             broken_lines: BTreeSet::new(),
+        }
+    }
+
+    /// What relative paths in the file are relative to.
+    pub(crate) fn base_dir(&self) -> &'a Path {
+        self.source.map_or_else(|| Path::new(""), |source| source.base_dir)
+    }
+
+    /// What an environment variable says, if it is set.
+    pub(crate) fn variable(&self, name: &str) -> Option<&'a str> {
+        self.source.and_then(|source| source.environment.get(name))
+    }
+
+    /// The line where a hash was read before, if it was.
+    pub(crate) fn first_use(&mut self, hash: KeyHash, place: Place) -> Option<usize> {
+        self.hashes.insert(hash, place).map(|first| self.line_of(first))
+    }
+
+    /// The line of a place, or 0 where there is none.
+    pub(crate) fn line_of(&self, place: Place) -> usize {
+        match place {
+            Place::Offset(offset) => self.line(offset),
+            Place::Environment(_) => 0,
         }
     }
 

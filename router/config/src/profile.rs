@@ -6,7 +6,7 @@ use mig::measured::{self, Wrong, compute_slices};
 
 pub use mig::measured::Row;
 
-use super::{
+use crate::{
     files::{self, Unreadable},
     problems::{Problem, of_line, position},
 };
@@ -105,7 +105,7 @@ impl Profile {
     }
 
     /// The profiles measured, each once, in file order.
-    pub(super) fn profiles(&self) -> Vec<&str> {
+    pub(crate) fn profiles(&self) -> Vec<&str> {
         let mut profiles: Vec<&str> = Vec::new();
         for row in &self.rows {
             if !profiles.contains(&row.profile.as_str()) {
@@ -117,7 +117,7 @@ impl Profile {
 }
 
 /// The latency of `batch` on `curve`, by straight lines between measurements.
-pub(super) fn latency_ms(curve: &[(u32, f64)], batch: u32) -> Option<f64> {
+pub(crate) fn latency_ms(curve: &[(u32, f64)], batch: u32) -> Option<f64> {
     let after = curve.iter().find(|(size, _)| *size >= batch)?;
     let before = curve.iter().rev().find(|(size, _)| *size < batch);
     let Some(before) = before else { return Some(after.1) };

@@ -2,7 +2,12 @@
 
 use serde::Serialize;
 
-use super::{Config, Problems, Setting, Summary, Warnings};
+use crate::{
+    check::Config,
+    effective::Setting,
+    problems::{Problems, Warnings},
+    summary::Summary,
+};
 
 /// The outcome of reading a configuration.
 #[derive(Debug, Serialize)]

@@ -9,7 +9,7 @@ use std::{
 use sha2::{Digest, Sha256};
 
 /// What stands where a secret would.
-pub(super) const HIDDEN: &str = "<hidden>";
+pub(crate) const HIDDEN: &str = "<hidden>";
 
 /// The SHA-256 of a key. Two are compared in the same time wherever they differ.
 #[derive(Clone, Copy, Eq)]
@@ -22,7 +22,7 @@ impl KeyHash {
     }
 
     /// Reads 64 hexadecimal digits, or says what is wrong without repeating them.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             let found = text.chars().count();
             return Err(format!(
@@ -42,7 +42,7 @@ impl KeyHash {
     }
 
     /// One hash that stands for all of `hashes`, in their order.
-    pub(super) fn of_all(hashes: &[Self]) -> Self {
+    pub(crate) fn of_all(hashes: &[Self]) -> Self {
         Self::of(&hashes.iter().flat_map(|hash| hash.0).collect::<Vec<u8>>())
     }
 }

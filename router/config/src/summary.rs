@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr};
 
 use serde::Serialize;
 
-use super::{Config, Join, Problems};
+use crate::{check::Config, problems::Problems, tables::worker::Join};
 
 /// What a configuration would run.
 #[derive(Clone, Debug, Serialize)]

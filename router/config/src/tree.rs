@@ -8,7 +8,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::problems::{At, Notes, Place};
+use crate::problems::{At, Notes, Place};
 
 /// A kind of value a key may hold.
 pub(crate) trait Read: Sized {
@@ -32,7 +32,8 @@ pub(crate) fn parse<'t>(text: &'t str, notes: &mut Notes<'_>) -> Spanned<DeTable
 
 /// One table of the file. Keys never asked for are unknown keys.
 pub(crate) struct Section<'t> {
-    table: &'t DeTable<'t>,
+    /// None if the file has no such table.
+    table: Option<&'t DeTable<'t>>,
     title: &'static str,
     place: Place,
     asked: Vec<&'static str>,
@@ -42,7 +43,17 @@ pub(crate) struct Section<'t> {
 impl<'t> Section<'t> {
     /// `title` names the section in messages, such as `[[model]]`.
     pub(crate) fn new(table: &'t DeTable<'t>, title: &'static str, place: Place) -> Self {
-        Self { table, title, place, asked: Vec::new(), missing: Vec::new() }
+        Self { table: Some(table), title, place, asked: Vec::new(), missing: Vec::new() }
+    }
+
+    /// A table that the file does not have: every key has its default.
+    pub(crate) fn absent(title: &'static str) -> Self {
+        let (asked, missing) = (Vec::new(), Vec::new());
+        Self { table: None, title, place: Place::Offset(0), asked, missing }
+    }
+
+    pub(crate) fn is_present(&self) -> bool {
+        self.table.is_some()
     }
 
     /// Where the table begins.
@@ -50,36 +61,38 @@ impl<'t> Section<'t> {
         self.place
     }
 
-    /// The value of `key`, if it is there and fits.
-    pub(crate) fn get<T: Read>(
+    /// The value of `key`, if it is there. A key such as `replicas.min` is `min` in its own table.
+    pub(crate) fn given(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
+        // What the parser made up to get past broken text has no extent.
+        self.look(short(key)).filter(|value| !value.span().is_empty())
+    }
+
+    /// The absence of `key` is a problem, if the table is there.
+    pub(crate) fn need(&mut self, key: &'static str) {
+        if self.table.is_some_and(|table| !table.contains_key(short(key))) {
+            self.missing.push(key);
+        }
+    }
+
+    /// The value of `key`, whose absence is a problem.
+    pub(crate) fn needed<T: Read>(
         &mut self,
         key: &'static str,
         notes: &mut Notes<'_>,
     ) -> Option<At<T>> {
-        let value = self.look(key)?;
-        // What the parser made up to get past broken text has no extent.
-        if value.span().is_empty() {
-            return None;
-        }
+        self.need(key);
+        let value = self.given(key)?;
         let read = T::read(key, value, notes)?;
         Some(At { value: read, place: Place::Offset(value.span().start) })
     }
 
-    /// As [`get`](Self::get), and its absence is a problem.
-    pub(crate) fn need<T: Read>(
-        &mut self,
-        key: &'static str,
-        notes: &mut Notes<'_>,
-    ) -> Option<At<T>> {
-        if !self.table.contains_key(key) {
-            self.missing.push(key);
-        }
-        self.get(key, notes)
-    }
-
     /// Knows `keys`, whatever they hold: they are another's to read.
     pub(crate) fn leave(&mut self, keys: &[&'static str]) {
-        self.asked.extend(keys);
+        for key in keys {
+            if !self.asked.contains(key) {
+                self.asked.push(key);
+            }
+        }
     }
 
     /// The table under `key`.
@@ -116,7 +129,7 @@ impl<'t> Section<'t> {
     /// Gives the known keys that the table has, by intent if not by spelling.
     pub(crate) fn finish(self, notes: &mut Notes<'_>) -> Vec<String> {
         let mut meant = Vec::new();
-        for (key, _) in self.table.iter() {
+        for (key, _) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();
             if self.asked.contains(&name) {
                 meant.push(name.to_owned());
@@ -143,8 +156,13 @@ impl<'t> Section<'t> {
 
     fn look(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.asked.push(key);
-        self.table.get(key)
+        self.table?.get(key)
     }
+}
+
+/// The key within its own table.
+fn short(key: &'static str) -> &'static str {
+    key.rsplit_once('.').map_or(key, |(_, short)| short)
 }
 
 fn as_section<'t>(

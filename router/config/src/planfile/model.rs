@@ -1,120 +1,133 @@
 //! One `[[model]]` of a plan file.
 
-use std::path::Path;
-
 use policy::{
     interference::Draw,
     plan::{Measured, Model, Row},
 };
-use toml::{Spanned, de::DeValue};
+use serde_json::Value;
 
 use crate::{
-    check::{
-        model::{profile, slo_ms},
-        within, within_u32, word,
+    key::{
+        Found, Given,
+        kinds::{Number, Own, Whole, Word},
+        table, whole,
     },
     problems::{At, Notes, Place},
+    tables::model::{MEMORY_MIB, REPLICAS, SLO_MS, names, profile},
     tree::{Read, Section, wrong_kind},
 };
 
+const DRAWS: &str = "draws = { power = 0.8 }";
 /// Beyond this a demand is a mistake of unit.
-const MAX_DEMAND_RPS: f64 = 1e9;
-/// What a router reads and a plan does not.
-const ROUTERS: [&str; 16] = [
-    "version",
-    "engine",
-    "path",
-    "slo_target",
-    "batching",
-    "batch_size",
-    "batch_delay_ms",
-    "cache_mib",
-    "class",
-    "inputs",
-    "outputs",
-    "command",
-    "environment",
-    "directory",
-    "served_name",
-    "ready_timeout_s",
-];
+const DEMAND_RPS: Number =
+    Number(|demand_rps| (0.0..=1e9).contains(&demand_rps), "0 to 1000000000");
+const UP_TO_1: Number = Number(|part| (0.0..=1.0).contains(&part), "0 to 1");
 
-/// The table's name and, if nothing is wrong with it, the model.
-pub(super) fn read(
-    mut section: Section<'_>,
-    base_dir: &Path,
-    notes: &mut Notes<'_>,
-) -> (Option<At<String>>, Option<Model>) {
-    let name: Option<At<String>> = section.need("name", notes);
-    let demand: Option<At<f64>> = section.need("demand_rps", notes);
-    let slo: Option<At<f64>> = section.need("slo_ms", notes);
-    let files: Option<At<Files>> = section.need("profile_csv", notes);
-    let max_batch: Option<At<u64>> = section.get("max_batch", notes);
-    let memory: Option<At<u64>> = section.get("memory_mib", notes);
-    let place = section.place();
-    let replicas = section.section("replicas", "replicas = { min = 1, max = 4 }", notes);
-    let (replicas_min, replicas_max) =
-        replicas.map_or((1, u32::MAX), |section| replica_limits(section, place, notes));
-    let draws = section.section("draws", "draws = { power = 0.8 }", notes);
-    let load = draws.map_or_else(Draw::default, |section| load(section, notes));
-    section.leave(&ROUTERS);
+table! {
+    /// `[[model]]` of a plan file.
+    pub(crate) struct PlanModelKeys {
+        /// Name of the model.
+        name: String = "name" need, Word, Live;
+        /// Rows per second to plan for.
+        demand_rps: f64 = "demand_rps" need, DEMAND_RPS, Live;
+        /// Objective (SLO), in milliseconds.
+        slo_ms: f64 = "slo_ms" need, SLO_MS, Live;
+        /// File of measured latencies, or a table of such files by kind of GPU.
+        files: Files = "profile_csv" need, Own(read_files, |_, _| Value::Null, "path, or a table of paths"), Live;
+        /// Most rows of one batch. Absent: the largest measured.
+        max_batch: Option<u32> = "max_batch" maybe, Whole(1..=4096), Live;
+        /// Memory that one replica needs. Absent: any slice has enough.
+        memory_mib: Option<u64> = "memory_mib" maybe, MEMORY_MIB, Live;
+    }
+}
+
+table! {
+    /// `replicas` of a plan file, whose `max` is open: how many there are is the question.
+    pub(crate) struct PlanReplicaKeys {
+        /// Fewest replicas.
+        min: u32 = "replicas.min" or(1), Whole(1..=4096), Live;
+        /// Most replicas. Absent: as many as it takes.
+        max: Option<u32> = "replicas.max" maybe, Whole(1..=1_000_000), Live;
+    }
+}
+
+table! {
+    /// What a model asks, when busy, of what slices share.
+    pub(crate) struct DrawKeys {
+        /// Share of the GPU's power.
+        power: f64 = "draws.power" or(0.0), Number(|part| (0.0..=4.0).contains(&part), "0 to 4"), Live;
+        /// Share of the memory bandwidth.
+        bandwidth: f64 = "draws.bandwidth" or(0.0), UP_TO_1, Live;
+        /// Share of the PCIe bandwidth.
+        pcie: f64 = "draws.pcie" or(0.0), UP_TO_1, Live;
+    }
+}
+
+/// The model, unless it has no measurements, and where its keys were found.
+pub(super) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> (Option<Model>, Found) {
+    let (keys, found) = PlanModelKeys::read(&mut section, notes);
+    let replicas = section.section("replicas", REPLICAS, notes);
+    let replicas = replicas.unwrap_or_else(|| Section::absent(REPLICAS));
+    let (replicas, limits) = whole(replicas, notes, PlanReplicaKeys::read);
+    let draws = section.section("draws", DRAWS, notes);
+    let draws = draws.unwrap_or_else(|| Section::absent(DRAWS));
+    let (DrawKeys { power, bandwidth, pcie }, _) = whole(draws, notes, DrawKeys::read);
+    section.leave(&names());
     section.finish(notes);
-
-    let checked_name = name.as_ref().map(|name| word("name", name, notes));
-    let demand_rps = demand.and_then(|given| demand_rps(&given, notes));
-    let slo_ms = slo.and_then(|given| slo_ms(&given, notes));
-    let measured = files.and_then(|files| measured(&files.value, base_dir, notes));
-    let max_batch =
-        max_batch.map(|given| within_u32("max_batch", Some(&given), 1..=4096, 1, notes));
-    let memory_mib = memory.map(|given| within("memory_mib", Some(&given), 1..=1 << 24, 1, notes));
-    let model = || {
-        Some(Model {
-            name: checked_name?,
-            demand_rps: demand_rps?,
-            slo_ms: slo_ms?,
-            measured: measured?,
-            max_batch,
-            memory_mib,
-            replicas_min,
-            replicas_max,
-            load,
-            slowdown: 1.0,
-        })
-    };
-    let model = model();
-    (name, model)
+    let (min, max) = (replicas.min, replicas.max.unwrap_or(u32::MAX));
+    if min > max {
+        let place = limits.place_of("replicas.min").unwrap_or(found.place);
+        notes.problem(place, format!("replicas.min is {min} but replicas.max is {max}"));
+    }
+    let measured = measured(&keys.files, notes);
+    let model = measured.map(|measured| Model {
+        name: keys.name,
+        demand_rps: keys.demand_rps,
+        slo_ms: keys.slo_ms,
+        measured,
+        max_batch: keys.max_batch,
+        memory_mib: keys.memory_mib,
+        replicas_min: min,
+        replicas_max: max,
+        load: Draw { power, bandwidth, pcie },
+        slowdown: 1.0,
+    });
+    (model, found)
 }
 
 /// Where the measurements are: one file for every kind of GPU, or one for each.
-enum Files {
+pub(crate) enum Files {
     One(At<String>),
     ByKind(Vec<(String, Place, At<String>)>),
 }
 
-impl Read for Files {
-    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
-        let place = |value: &Spanned<DeValue<'_>>| Place::Offset(value.span().start);
-        if let Some(path) = value.get_ref().as_str() {
-            return Some(Self::One(At { value: path.to_owned(), place: place(value) }));
-        }
-        let Some(table) = value.get_ref().as_table() else {
-            wrong_kind(key, value, "a path, or a table of paths by kind of GPU", notes);
-            return None;
-        };
-        let mut files = Vec::new();
-        for (kind, path) in table.iter() {
-            let kind_at = Place::Offset(kind.span().start);
-            let read = String::read(key, path, notes)?;
-            let path = At { value: read, place: place(path) };
-            files.push((kind.get_ref().to_string(), kind_at, path));
-        }
-        Some(Self::ByKind(files))
+impl Default for Files {
+    fn default() -> Self {
+        Self::ByKind(Vec::new())
     }
 }
 
-fn measured(files: &Files, base_dir: &Path, notes: &mut Notes<'_>) -> Option<Vec<Measured>> {
+fn read_files(given: &Given<'_>, notes: &mut Notes<'_>) -> Option<Files> {
+    let Given { key, value, place } = *given;
+    if let Some(path) = value.get_ref().as_str() {
+        return Some(Files::One(At { value: path.to_owned(), place }));
+    }
+    let Some(table) = value.get_ref().as_table() else {
+        wrong_kind(key, value, "a path, or a table of paths by kind of GPU", notes);
+        return None;
+    };
+    let at = |span: std::ops::Range<usize>| Place::Offset(span.start);
+    let mut files = Vec::new();
+    for (kind, path) in table.iter() {
+        let read = At { value: String::read(key, path, notes)?, place: at(path.span()) };
+        files.push((kind.get_ref().to_string(), at(kind.span()), read));
+    }
+    Some(Files::ByKind(files))
+}
+
+fn measured(files: &Files, notes: &mut Notes<'_>) -> Option<Vec<Measured>> {
     let read = |kind: Option<String>, path: &At<String>, notes: &mut Notes<'_>| {
-        let profile = profile(path, base_dir, notes)?;
+        let profile = profile(path, notes)?;
         let rows = profile.rows().iter().map(|row| Row {
             profile: row.profile.clone(),
             batch: row.batch,
@@ -136,44 +149,4 @@ fn measured(files: &Files, base_dir: &Path, notes: &mut Notes<'_>) -> Option<Vec
             measured.into_iter().collect()
         }
     }
-}
-
-fn demand_rps(given: &At<f64>, notes: &mut Notes<'_>) -> Option<f64> {
-    let At { value, place } = given;
-    if *value >= 0.0 && *value <= MAX_DEMAND_RPS {
-        return Some(*value);
-    }
-    notes.problem(*place, format!("demand_rps is {value}; give 0 to {MAX_DEMAND_RPS}"));
-    None
-}
-
-/// What a model asks, when busy, of what slices share.
-fn load(mut section: Section<'_>, notes: &mut Notes<'_>) -> Draw {
-    let mut part = |key: &'static str, most: f64| {
-        let given: Option<At<f64>> = section.get(key, notes);
-        let At { value, place } = given?;
-        if (0.0..=most).contains(&value) {
-            return Some(value);
-        }
-        notes.problem(place, format!("draws.{key} is {value}; give 0 to {most}"));
-        None
-    };
-    let (power, bandwidth, pcie) = (part("power", 4.0), part("bandwidth", 1.0), part("pcie", 1.0));
-    section.finish(notes);
-    let known = |part: Option<f64>| part.unwrap_or(0.0);
-    Draw { power: known(power), bandwidth: known(bandwidth), pcie: known(pcie) }
-}
-
-/// Unlike a router's, `max` is open unless given: how many there are is the question.
-fn replica_limits(mut section: Section<'_>, place: Place, notes: &mut Notes<'_>) -> (u32, u32) {
-    let min: Option<At<u64>> = section.get("min", notes);
-    let max: Option<At<u64>> = section.get("max", notes);
-    section.finish(notes);
-    let least = within_u32("replicas.min", min.as_ref(), 1..=4096, 1, notes);
-    let most = within_u32("replicas.max", max.as_ref(), 1..=1_000_000, u32::MAX, notes);
-    if least > most {
-        let place = min.map_or(place, |at| at.place);
-        notes.problem(place, format!("replicas.min is {least} but replicas.max is {most}"));
-    }
-    (least, most)
 }

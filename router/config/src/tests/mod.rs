@@ -4,7 +4,10 @@ mod etcd;
 mod mistakes;
 mod objective;
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::*;
 

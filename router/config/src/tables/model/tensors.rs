@@ -1,14 +1,52 @@
-//! What a synthetic model takes and gives.
+//! Tensors that a model takes and gives.
 
 use oip::{Datatype, TensorSpec};
 
-use super::super::{
-    draft::TensorDraft,
-    problems::{At, Notes},
+use serde_json::{Value, json};
+use toml::{Spanned, de::DeValue};
+
+use crate::{
+    problems::{At, Notes, Place},
+    tree::{Read, Section},
 };
 
 /// Elements of one row of one tensor; more is a mistake.
 const MAX_ROW_ELEMENTS: i64 = 1 << 28;
+
+const TENSORS: &str = "[{ name = \"x\", datatype = \"FP32\", shape = [-1, 16] }]";
+
+/// One of `inputs` or `outputs`.
+pub(crate) struct TensorDraft {
+    name: Option<At<String>>,
+    datatype: Option<At<String>>,
+    shape: Option<At<Vec<At<i64>>>>,
+}
+
+impl Read for Vec<TensorDraft> {
+    fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
+        let place = Place::Offset(value.span().start);
+        let Some(items) = value.get_ref().as_array() else {
+            notes.problem(place, format!("{key} is not a list; give {TENSORS}"));
+            return None;
+        };
+        let mut tensors = Vec::with_capacity(items.len());
+        for item in items.iter() {
+            let place = Place::Offset(item.span().start);
+            let Some(table) = item.get_ref().as_table() else {
+                notes.problem(place, format!("{key} holds something else; give {TENSORS}"));
+                continue;
+            };
+            let mut section = Section::new(table, "a tensor", place);
+            tensors.push(TensorDraft {
+                name: section.needed("name", notes),
+                datatype: section.needed("datatype", notes),
+                shape: section.needed("shape", notes),
+            });
+            section.finish(notes);
+        }
+        (tensors.len() == items.len()).then_some(tensors)
+    }
+}
 
 /// Checks one list of tensors.
 pub(super) fn check(
@@ -101,4 +139,13 @@ pub(super) fn sized(
             notes.problem(place, message);
         }
     }
+}
+
+/// Tensors as the file has them.
+pub(super) fn shown(specs: &[TensorSpec]) -> Value {
+    let tensor = |spec: &TensorSpec| {
+        let datatype = spec.datatype.name();
+        json!({ "name": spec.name, "datatype": datatype, "shape": spec.shape })
+    };
+    specs.iter().map(tensor).collect()
 }

@@ -1,7 +1,8 @@
 //! Whether the measurements leave room for the objective and for the limits.
 
-use super::super::{
-    draft::ModelDraft,
+use super::ModelKeys;
+use crate::{
+    key::Found,
     problems::Notes,
     profile::{Profile, latency_ms},
 };
@@ -14,20 +15,18 @@ struct Best {
 }
 
 /// Notes an objective no profile can meet, and a `max_batch` that can never be reached.
-pub(super) fn reachable(
-    draft: &ModelDraft,
-    slo_ms: f64,
-    max_batch: u32,
-    profile: &Profile,
-    notes: &mut Notes<'_>,
-) {
-    let (Some(slo), Some(csv)) = (&draft.slo_ms, &draft.profile_csv) else { return };
+pub(super) fn reachable(keys: &ModelKeys, found: &Found, notes: &mut Notes<'_>) {
+    let (Some(profile), Some((csv, _))) = (&keys.profile, found.text("profile_csv")) else {
+        return;
+    };
+    let Some(slo) = found.place_of("slo_ms").filter(|_| found.is_good("slo_ms")) else { return };
+    let (slo_ms, max_batch) = (keys.slo.as_secs_f64() * 1e3, keys.max_batch);
     if let Some(message) = too_tight(slo_ms, profile) {
-        notes.problem(slo.place, format!("{message} in {}", csv.value));
+        notes.problem(slo, format!("{message} in {csv}"));
         return;
     }
     let curves = curves(profile);
-    let place = draft.max_batch.as_ref().map_or(draft.place, |at| at.place);
+    let place = found.blame("max_batch");
     let largest = curves.iter().filter_map(|(_, curve)| curve.last()).map(|(batch, _)| *batch);
     let measured = largest.max().unwrap_or(1);
     let first_late = (1..=max_batch.min(measured))
@@ -41,9 +40,8 @@ pub(super) fn reachable(
         notes.warn(place, message);
     } else if measured < max_batch {
         let message = format!(
-            "max_batch is {max_batch} but {} stops at batch {measured}; what lies beyond is \
-             not measured",
-            csv.value
+            "max_batch is {max_batch} but {csv} stops at batch {measured}; what lies beyond is \
+             not measured"
         );
         notes.warn(place, message);
     }
