@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use config::Config;
+use control::Stored;
 use rustix::process::Signal;
 use serve::{
     auth::Access,
@@ -23,7 +24,6 @@ use tokio::{
 
 use crate::{
     admin::{self, Admin, Hooks},
-    control::Stored,
     election::{Candidacy, Election, Ground},
     fleet::{self, LOCAL, Trust},
     jobs::Jobs,

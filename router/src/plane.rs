@@ -3,14 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arc_swap::ArcSwap;
+use control::plane::{Attach, DataPlane};
 use policy::fleet::{Absent, Advice, Link, ReplicaId, Traffic};
 use serve::{
     model::{Failure, Models, Served},
     replica::{Endpoint, Replicas},
 };
 use tokio::sync::watch;
-
-use crate::dataplane::{Attach, DataPlane};
 
 /// What the control plane steers.
 #[derive(Debug)]

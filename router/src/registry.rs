@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use config::Config;
+use control::{Control, Stored, plane::DataPlane};
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
@@ -18,15 +19,7 @@ use serve::{
 };
 
 use crate::{
-    control::{Control, Stored},
-    dataplane::DataPlane,
-    fleet::Fleet,
-    jobs::Jobs,
-    leader::Standing,
-    orders::Orders,
-    place::Planned,
-    plane::Plane,
-    state,
+    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, place::Planned, plane::Plane, state,
 };
 
 /// The models, the replicas behind them and the configuration in force.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use control::clock::WallClock;
 use policy::fleet::SliceId;
 use serde_json::{Value, json};
 use serve::http::ServerState;
@@ -9,7 +10,6 @@ use serve::http::ServerState;
 use crate::{
     orders::{Drain, MOST_PINS, Order, OrderError, Orders, Pin, PinAsked},
     registry::Registry,
-    wallclock::WallClock,
 };
 
 /// Says what an order would lead to, and lets it stand if that is asked for.

@@ -14,13 +14,14 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/explanation/architecture.md, "The layers").
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     (
         "sluice",
         &["config", "loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"],
     ),
-    ("router", &["config", "etcd", "mig", "oip", "policy", "protocol", "serve", "store", "tls"]),
+    ("router", &["config", "control", "mig", "oip", "policy", "protocol", "serve", "store", "tls"]),
     ("config", &["mig", "oip", "policy", "tls"]),
+    ("control", &["config", "etcd", "mig", "policy", "protocol", "store", "tls"]),
     ("serve", &["config", "oip", "policy", "protocol", "tls"]),
     ("etcd", &["wire"]),
     ("policy", &["mig"]),

@@ -2,12 +2,12 @@
 
 use std::{error::Error, net::SocketAddr, path::Path, sync::Arc};
 
+use control::Stored;
 use protocol::{
     FromWorker, GpuReport, JOIN_VERSION, ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes,
     SliceReport, TensorShape, WarmPoint,
 };
 use router::{
-    control::Stored,
     fleet::{Trust, welcome},
     jobs::Jobs,
     leader::Standing,

@@ -36,6 +36,7 @@ use std::{
     time::Duration,
 };
 
+pub use oip::{Signature, TensorSpec};
 pub use policy::rule::Batching;
 
 pub use self::{

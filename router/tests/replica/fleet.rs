@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use config::{Class, Model as Settings};
+use control::plane::DataPlane;
 use oip::{Datatype, Tensor};
 use protocol::{
     FromWorker, GpuReport, JOIN_VERSION, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report,
     Shapes, SliceReport, TensorShape, ToWorker, WarmPoint,
 };
 use router::{
-    dataplane::DataPlane,
     fleet::{Fleet, Trust, welcome},
     leader::Standing,
     plane::Plane,

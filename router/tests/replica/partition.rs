@@ -8,10 +8,11 @@ use std::{
     time::Duration,
 };
 
+use control::Stored;
 use protocol::{Desired, Mode, Report, ToWorker, WHOLE};
 use router::{
-    control::Stored, fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, lend,
-    orders::Orders, place, registry::Registry,
+    fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, lend, orders::Orders, place,
+    registry::Registry,
 };
 use serve::{
     auth::Access,

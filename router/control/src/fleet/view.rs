@@ -37,7 +37,7 @@ pub enum Presence {
 
 impl Presence {
     /// Every one, for counting.
-    pub(crate) const ALL: [(&'static str, Self); 3] =
+    pub const ALL: [(&'static str, Self); 3] =
         [("connected", Self::Connected), ("silent", Self::Silent), ("away", Self::Away)];
 }
 
@@ -65,6 +65,6 @@ fn presence(member: &Member) -> Presence {
 }
 
 /// `label` as it is known among several workers.
-pub(crate) fn labelled(worker: &str, label: &str) -> String {
+pub fn labelled(worker: &str, label: &str) -> String {
     SliceName::of(worker, label).0
 }

@@ -27,7 +27,7 @@ use crate::records::{KeepError, Keeping, SharedRecords};
 const FILE: &str = "orders.log";
 const SCHEMA: Schema = Schema { migrations: &[] };
 /// The most pins there may be.
-pub(crate) const MOST_PINS: usize = 10_000;
+pub const MOST_PINS: usize = 10_000;
 
 const DRAIN: &str = "drain/";
 const PIN: &str = "pin/";

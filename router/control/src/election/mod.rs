@@ -25,9 +25,9 @@ use tokio::{
 
 use self::name::Name;
 use crate::{
-    dataplane::DataPlane,
     fleet::Fleet,
     leader::{Leader, Standing, Turn},
+    plane::DataPlane,
     records::{About, Keys, SharedRecords, record},
 };
 

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// How far a drain is; `owners` has the slices that are lent.
-pub(crate) fn drain(worker: &View, owners: &Slices, drain: &Drain) -> DrainState {
+pub fn drain(worker: &View, owners: &Slices, drain: &Drain) -> DrainState {
     let mut holds = Vec::new();
     for gpu in worker.report.iter().flat_map(|report| &report.gpus) {
         let lent = |position: &str| owners.job(&worker.name, gpu.index, position).is_some();
@@ -25,7 +25,7 @@ pub(crate) fn drain(worker: &View, owners: &Slices, drain: &Drain) -> DrainState
 }
 
 /// How far pins are.
-pub(crate) fn pins(standing: &Standing, workers: &[View]) -> Vec<PinState> {
+pub fn pins(standing: &Standing, workers: &[View]) -> Vec<PinState> {
     let state = |pin: &Pin| {
         if is_held(pin, workers) {
             return PinState::new(pin, PinPhase::Held, None);

@@ -82,13 +82,13 @@ pub enum PinPhase {
 
 impl DrainPhase {
     /// Every one, for counting.
-    pub(crate) const ALL: [(&'static str, Self); 2] =
+    pub const ALL: [(&'static str, Self); 2] =
         [("draining", Self::Draining), ("drained", Self::Drained)];
 }
 
 impl PinPhase {
     /// Every one, for counting.
-    pub(crate) const ALL: [(&'static str, Self); 3] =
+    pub const ALL: [(&'static str, Self); 3] =
         [("held", Self::Held), ("starting", Self::Starting), ("waiting", Self::Waiting)];
 }
 

@@ -25,15 +25,15 @@ use tokio::{
 };
 
 use self::asking::Questions;
-pub(crate) use self::view::labelled;
+
 pub use self::{
     asking::{LogQuestion, Unanswered},
     door::{Trust, listen, welcome},
-    view::{Presence, View},
+    view::{Presence, View, labelled},
 };
 use crate::{
-    dataplane::{Attach, DataPlane},
     leader::Standing,
+    plane::{Attach, DataPlane},
 };
 
 /// How long a worker may say nothing before it is called silent; it reports each second.

@@ -8,9 +8,9 @@ use policy::{
 
 use super::world::{Lendable, URGENT, millis};
 use crate::{
+    clock::whole_ms,
     jobs::{Counts, Record, State, Stopping},
     ledger::{Ledger, Needs},
-    wallclock::whole_ms,
 };
 
 /// The jobs that change.

@@ -9,7 +9,7 @@ use super::*;
 use crate::learned::Asked;
 
 fn config(source: &str) -> Config {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let model = |name: &str, path: &str| {
         format!("[[model]]\nname = \"{name}\"\nengine = \"onnx\"\npath = \"{path}\"\nslo_ms = 50\n")
     };

@@ -12,9 +12,9 @@ use protocol::{Desired, DesiredGpu, DesiredReplica, DesiredSlice};
 use super::{Placer, assigned::Assigned, groups::Group, world::World};
 use crate::{
     control::Control,
-    dataplane::DataPlane,
     fleet::{Fleet, Seen},
     ledger::Slices,
+    plane::DataPlane,
 };
 
 impl Placer {

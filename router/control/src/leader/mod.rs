@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
 pub use self::peers::{Load, Peers, Registration};
-use crate::wallclock::WallClock;
+use crate::clock::WallClock;
 
 /// What this router may do, now.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! for and what it has learned; started anew, it takes the former from the first reports and the
 //! latter from the state directory.
 
-pub(crate) mod afar;
+pub mod afar;
 mod assigned;
 mod carry;
 mod demand;

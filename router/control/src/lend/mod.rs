@@ -34,13 +34,13 @@ pub(crate) use self::{
     world::{Lendable, ask, job, memory_mib, millis, moment, tenants},
 };
 use crate::{
+    clock::{WallClock, whole_ms},
     control::Control,
     fleet::{Fleet, Seen},
     jobs::{Jobs, Record, State, Waits},
     leader::Load,
     ledger::{Ledger, Needs, Wanted},
     records::KeepError,
-    wallclock::{WallClock, whole_ms},
 };
 
 /// How often the loop looks when nothing happens.

@@ -8,12 +8,12 @@ use serde::Serialize;
 use tokio::task::spawn_blocking;
 
 use crate::{
+    clock::whole_ms,
     control::Control,
     fleet::{LogQuestion, Unanswered},
     jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
     lend::{self, Lendable, millis, moment, terms},
     records::KeepError,
-    wallclock::whole_ms,
 };
 
 /// The longest idempotency key.

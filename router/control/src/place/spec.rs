@@ -35,7 +35,7 @@ pub(super) fn of(model: &config::Model, profile: &str) -> ModelSpec {
 
 fn server(given: &config::Server, slo: Duration) -> Server {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let shapes = |signature: &oip::Signature| Shapes {
+    let shapes = |signature: &config::Signature| Shapes {
         inputs: signature.inputs.iter().map(shape).collect(),
         outputs: signature.outputs.iter().map(shape).collect(),
     };
@@ -50,7 +50,7 @@ fn server(given: &config::Server, slo: Duration) -> Server {
     }
 }
 
-fn shape(spec: &oip::TensorSpec) -> TensorShape {
+fn shape(spec: &config::TensorSpec) -> TensorShape {
     TensorShape {
         name: spec.name.clone(),
         datatype: spec.datatype.name().to_owned(),

@@ -7,14 +7,14 @@ use config::Config;
 use store::{Change, Records};
 
 use crate::{
-    dataplane::DataPlane,
+    clock::WallClock,
     fleet::{Fleet, Seen},
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
     ledger::Ledger,
     orders::Orders,
-    wallclock::WallClock,
+    plane::DataPlane,
 };
 
 /// The control plane of one router.
