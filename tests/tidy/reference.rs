@@ -4,6 +4,9 @@
 
 use std::{fs, path::Path, process::Command};
 
+use config::Scope;
+use router::admin::endpoints::{ENDPOINTS, Endpoint, ROUTES};
+
 use crate::tree::ROOT;
 
 /// Fails where the page at `path` differs from `rendered`, or writes it if that is asked for.
@@ -33,4 +36,39 @@ fn command_line_page_matches_the_declarations() {
 #[test]
 fn configuration_page_matches_the_declarations() {
     page("docs/reference/configuration.md", &config::page());
+}
+
+#[test]
+fn endpoint_page_matches_the_tables() {
+    let mut text = "# Endpoints\n\nEvery path that the router serves, for operators who write clients, \
+        proxies and access rules.\nThe tests render this page from the tables that the routes are built from.\n\
+        With it you can see which key a call needs and whether the audit log has it.\n\n\
+        The request and response bodies are in [Inference API](inference-api.md) and [Admin API](admin-api.md).\n\n\
+        ## Inference, at `listen`\n\n"
+        .to_owned();
+    text.push_str(HEAD);
+    for row in ROUTES {
+        text.push_str(&line(row));
+    }
+    text.push_str("\n`/versions/{version}` may follow a model's name.\n\n## Administration, at `admin_listen`\n\n");
+    text.push_str(HEAD);
+    for row in ENDPOINTS {
+        text.push_str(&line(row));
+    }
+    text.push_str("\nThe `admin` scope includes `jobs`. `GET` answers `HEAD` too.\n");
+    page("docs/reference/endpoints.md", &text);
+}
+
+const HEAD: &str = "| method | path | scope | audited | what it does |\n|---|---|---|---|---|\n";
+
+fn line(row: &Endpoint) -> String {
+    let Endpoint { method, path, scope, audited, what } = row;
+    let scope = match scope {
+        None => "-",
+        Some(Scope::Infer) => "`infer`",
+        Some(Scope::Jobs) => "`jobs`",
+        Some(Scope::Admin) => "`admin`",
+    };
+    let audited = if *audited { "yes" } else { "-" };
+    format!("| {method} | `{path}` | {scope} | {audited} | {what} |\n")
 }

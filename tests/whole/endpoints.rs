@@ -1,14 +1,13 @@
-//! Every endpoint there is, as the source has them.
+//! Every endpoint there is, as the program's own tables have them.
 
-use std::{fs, path::Path};
-
-use crate::program::ROOT;
+use router::admin::endpoints::{ENDPOINTS, ROUTES};
 
 /// What can be asked of a listener.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) path: String,
+    pub(crate) path: &'static str,
     pub(crate) verb: &'static str,
+    pub(crate) audited: bool,
 }
 
 impl Endpoint {
@@ -21,74 +20,20 @@ impl Endpoint {
         };
         self.path.split('/').map(plain).collect::<Vec<_>>().join("/")
     }
-
-    /// Whether it changes something.
-    pub(crate) fn acts(&self) -> bool {
-        self.verb != "GET"
-    }
 }
 
 /// Those of the inference listener. What takes a model out comes before what brings it back.
 pub(crate) fn of_inference() -> Vec<Endpoint> {
-    [
-        ("GET", "/v2"),
-        ("GET", "/v2/health/live"),
-        ("GET", "/v2/health/ready"),
-        ("GET", "/v2/models/{model}"),
-        ("GET", "/v2/models/{model}/ready"),
-        ("GET", "/v2/models/{model}/config"),
-        ("GET", "/v2/models/{model}/stats"),
-        ("GET", "/v2/models/stats"),
-        ("POST", "/v2/models/{model}/infer"),
-        ("POST", "/v2/repository/index"),
-        ("POST", "/v2/repository/models/{model}/unload"),
-        ("POST", "/v2/repository/models/{model}/load"),
-    ]
-    .map(|(verb, path)| Endpoint { path: path.to_owned(), verb })
-    .into()
+    let rows = ROUTES.iter();
+    rows.map(|row| Endpoint { path: row.path, verb: row.method, audited: row.audited }).collect()
 }
 
-/// Those of the admin listener: every `.route("path", ...)` of its source. Draining comes last,
-/// because nothing is served after it.
+/// Those of the admin listener. Draining the router comes last, because nothing is served after it.
 pub(crate) fn of_admin() -> Vec<Endpoint> {
-    let folder = Path::new(ROOT).join("router/src/admin");
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let source = fs::read_to_string(entry.unwrap().path()).unwrap();
-        for call in source.split(".route(").skip(1) {
-            let call = &call[..closing(call)];
-            let path = call.split('"').nth(1).unwrap();
-            let path = if path.starts_with("/v1/") { format!("/admin{path}") } else { path.into() };
-            let verbs = [("GET", "read("), ("GET", "get("), ("POST", "write("), ("POST", "post(")];
-            let more = [("PUT", "put("), ("DELETE", "delete("), ("PATCH", "patch(")];
-            let verbs = verbs.into_iter().chain(more).filter(|(_, word)| call.contains(word));
-            let endpoints = verbs.map(|(verb, _)| Endpoint { path: path.clone(), verb });
-            found.extend(endpoints);
-        }
-    }
-    found.sort();
-    found.dedup();
-    found.sort_by_key(|endpoint| endpoint.path.ends_with("/drain"));
+    let rows = ENDPOINTS.iter();
+    let mut found: Vec<_> = rows
+        .map(|row| Endpoint { path: row.path, verb: row.method, audited: row.audited })
+        .collect();
+    found.sort_by_key(|endpoint| endpoint.path == "/admin/v1/drain");
     found
-}
-
-/// Where the parenthesis closes that was opened just before `text`.
-fn closing(text: &str) -> usize {
-    let mut open = 1;
-    for (at, c) in text.char_indices() {
-        open += i32::from(c == '(') - i32::from(c == ')');
-        if open == 0 {
-            return at;
-        }
-    }
-    panic!("a call without an end: {text:.80}");
-}
-
-#[test]
-fn the_source_is_understood() {
-    let admin = of_admin();
-    let has = |verb, path: &str| admin.contains(&Endpoint { path: path.to_owned(), verb });
-    assert!(has("GET", "/metrics") && has("POST", "/admin/v1/reload"), "{admin:?}");
-    assert!(has("DELETE", "/admin/v1/jobs/{id}") && has("GET", "/admin/v1/jobs/{id}"));
-    assert!(!has("GET", "/admin/v1/reload"));
 }

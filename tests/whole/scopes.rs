@@ -60,12 +60,11 @@ fn who_may_what_is_as_the_docs_say() {
 fn every_administrative_act_is_in_the_audit_log_with_who_did_it() {
     let split = split();
     let on_inference = endpoints::of_inference().into_iter();
-    let mut acts: Vec<(SocketAddr, Endpoint)> = on_inference
-        .filter(|endpoint| endpoint.path.contains("/repository/models/"))
-        .map(|endpoint| (split.router.inference(), endpoint))
-        .collect();
-    let on_admin = endpoints::of_admin().into_iter().filter(Endpoint::acts);
-    acts.extend(on_admin.map(|endpoint| (split.router.admin(), endpoint)));
+    let on_inference = on_inference.map(|endpoint| (split.router.inference(), endpoint));
+    let on_admin = endpoints::of_admin().into_iter();
+    let on_admin = on_admin.map(|endpoint| (split.router.admin(), endpoint));
+    let acts: Vec<(SocketAddr, Endpoint)> =
+        on_inference.chain(on_admin).filter(|(_, endpoint)| endpoint.audited).collect();
     for (address, act) in &acts {
         for key in KEYS {
             status(*address, act, key);

@@ -88,7 +88,7 @@ fn nothing_that_callers_send_is_in_logs_metrics_or_dumps() {
     }
     let wrong = "{\"inputs\": [{\"name\": \"canary-body\", \"datatype\": \"FP32\", \"shape\": [1], \"data\": [86753.25]}]}";
     assert_eq!(program.client().post("/v2/models/echo/infer", &[], wrong.as_bytes()).status, 400);
-    for endpoint in endpoints::of_admin().iter().filter(|endpoint| endpoint.acts()) {
+    for endpoint in endpoints::of_admin().iter().filter(|endpoint| endpoint.audited) {
         if !endpoint.path.ends_with("/drain") {
             let mut client = Client::connect(program.admin());
             let bearer = [("authorization", "Bearer canary-key")];
@@ -97,7 +97,7 @@ fn nothing_that_callers_send_is_in_logs_metrics_or_dumps() {
         }
     }
     let mut shown = vec![("log", program.log())];
-    for endpoint in endpoints::of_admin().iter().filter(|endpoint| !endpoint.acts()) {
+    for endpoint in endpoints::of_admin().iter().filter(|endpoint| !endpoint.audited) {
         // Events have no end; they are the state again and again.
         if !endpoint.path.ends_with("/events") {
             shown.push(("page", program.ask_admin(&endpoint.example()).text()));

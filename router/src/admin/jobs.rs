@@ -1,42 +1,19 @@
 //! Training jobs over HTTP.
 
-use std::sync::Arc;
-
 use axum::{
-    Router,
     extract::{Path, RawQuery, Request, State},
     response::{IntoResponse, Response},
-    routing::{MethodRouter, get},
 };
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::json;
-use serve::{doors::oip::backend::Backend, error::InferError, reply};
+use serve::{doors::oip::backend::Backend, reply};
 
 use super::{Admin, error::AdminError, routes::Asked};
 use crate::{jobs::JobError, office::Office};
 
 /// The longest submission.
 const LONGEST: usize = 256 << 10;
-const ALL: &[&str] = &["GET", "HEAD", "POST"];
-const ONE: &[&str] = &["GET", "HEAD", "DELETE"];
-const LOG: &[&str] = &["GET", "HEAD"];
-
-/// The routes, under `/admin`.
-pub(super) fn routes<B: Backend>() -> Router<Arc<Admin<B>>> {
-    Router::new()
-        .route("/v1/jobs", only(get(list::<B>).post(submit::<B>), ALL))
-        .route("/v1/jobs/{id}", only(get(show::<B>).delete(cancel::<B>), ONE))
-        .route("/v1/jobs/{id}/logs", only(get(log::<B>), LOG))
-}
-
-pub(super) fn only<S: Clone + Send + Sync + 'static>(
-    routes: MethodRouter<S>,
-    allowed: &'static [&'static str],
-) -> MethodRouter<S> {
-    routes
-        .fallback(async move |method| AdminError::from(InferError::WrongMethod { method, allowed }))
-}
 
 fn office<B>(admin: &Admin<B>) -> Result<&Office, JobError> {
     admin.hooks.jobs.as_deref().ok_or(JobError::NoLoans)
@@ -46,12 +23,12 @@ fn number(id: &str) -> Result<u64, JobError> {
     id.parse().map_err(|_| JobError::Unknown { given: format!("{id:?}") })
 }
 
-async fn list<B: Backend>(State(admin): Asked<B>) -> Result<Response, AdminError> {
+pub(super) async fn list<B: Backend>(State(admin): Asked<B>) -> Result<Response, AdminError> {
     let jobs = office(&admin)?.list();
     Ok(reply::json(StatusCode::OK, &json!({ "jobs": jobs })).into_response())
 }
 
-async fn submit<B: Backend>(
+pub(super) async fn submit<B: Backend>(
     State(admin): Asked<B>,
     headers: HeaderMap,
     request: Request,
@@ -69,7 +46,7 @@ async fn submit<B: Backend>(
     Ok(reply::json(status, &job).into_response())
 }
 
-async fn show<B: Backend>(
+pub(super) async fn show<B: Backend>(
     State(admin): Asked<B>,
     Path(id): Path<String>,
 ) -> Result<Response, AdminError> {
@@ -77,7 +54,7 @@ async fn show<B: Backend>(
     Ok(reply::json(StatusCode::OK, &job).into_response())
 }
 
-async fn cancel<B: Backend>(
+pub(super) async fn cancel<B: Backend>(
     State(admin): Asked<B>,
     Path(id): Path<String>,
 ) -> Result<Response, AdminError> {
@@ -86,7 +63,7 @@ async fn cancel<B: Backend>(
     Ok(reply::json(status, &job).into_response())
 }
 
-async fn log<B: Backend>(
+pub(super) async fn log<B: Backend>(
     State(admin): Asked<B>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,

@@ -1,10 +1,10 @@
 //! The admin listener: health, metrics, and what an operator may see and do.
 //!
 //! It has its own port and its own connections, so that a front door that is full or closing can
-//! still be looked at. Health and metrics are open; everything under `/admin` needs the admin scope, and
-//! jobs there the jobs scope or that.
+//! still be looked at. [`endpoints`] says what is served, and for which scope.
 
 mod console;
+pub mod endpoints;
 mod error;
 mod jobs;
 mod lent;
@@ -18,7 +18,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
 use config::Objective;
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use serde_json::Value;
 use serve::{
@@ -34,7 +34,10 @@ use tokio::{
 };
 use tower::ServiceExt;
 
-use self::{lent::Lent, scope::Arrival};
+use self::{
+    lent::Lent,
+    scope::{Arrival, RequireScope},
+};
 use crate::{
     office::Office,
     orders::{Order, OrderError},
@@ -99,7 +102,10 @@ impl<B: Backend> Admin<B> {
 pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: impl Future) {
     let (phase, watch) = watch::channel(Phase::Serving);
     let shared = Arc::clone(&admin.shared);
-    let desk = Arc::new(Desk { shared, router: routes::router(admin) });
+    let desk = Arc::new(Desk {
+        router: RequireScope::new(Arc::clone(&shared), endpoints::router(admin)),
+        shared,
+    });
     let mut serving = std::pin::pin!(listener::serve(tcp, desk, watch));
     tokio::select! {
         () = serving.as_mut() => return,
@@ -114,7 +120,7 @@ pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: imp
 /// Between a connection and the routes.
 struct Desk<B> {
     shared: Arc<ServerState<B>>,
-    router: Router,
+    router: RequireScope<B, Router>,
 }
 
 impl<B: Backend> Answer for Desk<B> {
@@ -136,9 +142,8 @@ impl<B: Backend> Answer for Desk<B> {
     ) -> Response<Body> {
         let arrived = Instant::now();
         let (head, body) = request.into_parts();
-        let acts = !matches!(head.method, Method::GET | Method::HEAD);
-        let acts = acts && head.uri.path().starts_with("/admin/");
-        let who = acts.then(|| self.shared.access.load().name_of(&head.headers, peer.address));
+        let audited = endpoints::is_audited(&head.method, head.uri.path());
+        let who = audited.then(|| self.shared.access.load().name_of(&head.headers, peer.address));
         let (body, unread) = Lent::new(body);
         let mut asked = Request::from_parts(head.clone(), body);
         asked.extensions_mut().insert(Arrival { peer: peer.address, at: arrived });

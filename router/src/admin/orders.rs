@@ -1,32 +1,18 @@
 //! Drains and pins over HTTP.
 
-use std::sync::Arc;
-
 use axum::{
-    Router,
     extract::{Path, RawQuery, Request, State},
     response::{IntoResponse, Response},
-    routing::post,
 };
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serve::{doors::oip::backend::Backend, reply};
 
-use super::{Admin, error::AdminError, jobs::only, routes::Asked};
+use super::{Admin, error::AdminError, routes::Asked};
 use crate::orders::{Order, OrderError};
 
 /// The longest request.
 const LONGEST: usize = 64 << 10;
-const BOTH: &[&str] = &["POST", "DELETE"];
-
-/// The routes, under `/admin`.
-pub(super) fn routes<B: Backend>() -> Router<Arc<Admin<B>>> {
-    let drains = post(drain::<B>).delete(give_back::<B>);
-    let pins = post(pin::<B>).delete(unpin::<B>);
-    Router::new()
-        .route("/v1/workers/{name}/drain", only(drains, BOTH))
-        .route("/v1/models/{name}/pin", only(pins, BOTH))
-}
 
 async fn read(request: Request) -> Result<Vec<u8>, OrderError> {
     let body = Limited::new(request.into_body(), LONGEST).collect().await;
@@ -41,7 +27,7 @@ async fn give<B: Backend>(admin: &Admin<B>, order: Order) -> Result<Response, Ad
     Ok(reply::json(StatusCode::OK, &report).into_response())
 }
 
-async fn drain<B: Backend>(
+pub(super) async fn drain<B: Backend>(
     State(admin): Asked<B>,
     Path(worker): Path<String>,
     headers: HeaderMap,
@@ -52,7 +38,7 @@ async fn drain<B: Backend>(
     give(&admin, order).await
 }
 
-async fn give_back<B: Backend>(
+pub(super) async fn give_back<B: Backend>(
     State(admin): Asked<B>,
     Path(worker): Path<String>,
     headers: HeaderMap,
@@ -63,7 +49,7 @@ async fn give_back<B: Backend>(
     give(&admin, order).await
 }
 
-async fn pin<B: Backend>(
+pub(super) async fn pin<B: Backend>(
     State(admin): Asked<B>,
     Path(model): Path<String>,
     headers: HeaderMap,
@@ -74,7 +60,7 @@ async fn pin<B: Backend>(
     give(&admin, order).await
 }
 
-async fn unpin<B: Backend>(
+pub(super) async fn unpin<B: Backend>(
     State(admin): Asked<B>,
     Path(model): Path<String>,
     headers: HeaderMap,

@@ -1,9 +1,7 @@
-//! A layer that lets a request pass only if its caller may administer the router, or, for what is
-//! about jobs, may run jobs.
+//! Lets a request pass only if its key has the scope of its endpoint.
 //!
-//! It stands before everything under `/admin`, the 404 and 405 there included: a route added later
-//! cannot be left open by forgetting a check, and whoever may not ask does not learn what there is
-//! to ask. Health and metrics are outside of it, since probes and scrapers bring no key.
+//! It stands before every route, the 404 and 405 under `/admin` included: a route cannot be left
+//! open by forgetting a check, and a client without the scope does not learn what there is.
 
 use std::{
     future::{Ready, ready},
@@ -21,9 +19,9 @@ use serve::{
     error::InferError,
 };
 use tokio::time::Instant;
-use tower::{Layer, Service};
+use tower::Service;
 
-use super::error::AdminError;
+use super::{endpoints, error::AdminError};
 
 /// Where a request came from and when, carried as a request extension.
 #[derive(Clone, Copy, Debug)]
@@ -32,66 +30,40 @@ pub(super) struct Arrival {
     pub(super) at: Instant,
 }
 
-/// Makes [`RequireAdmin`] services.
-#[derive(Debug)]
-pub(super) struct RequireAdminLayer<B> {
-    shared: Arc<ServerState<B>>,
-}
-
-impl<B> RequireAdminLayer<B> {
-    /// Asks the callers known to `shared`, as they are at each request.
-    pub(super) fn new(shared: Arc<ServerState<B>>) -> Self {
-        Self { shared }
-    }
-}
-
-impl<B> Clone for RequireAdminLayer<B> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<B, S> Layer<S> for RequireAdminLayer<B> {
-    type Service = RequireAdmin<B, S>;
-
-    fn layer(&self, inner: S) -> RequireAdmin<B, S> {
-        RequireAdmin { shared: Arc::clone(&self.shared), inner }
-    }
-}
-
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct RequireAdmin<B, S> {
+pub(super) struct RequireScope<B, S> {
     shared: Arc<ServerState<B>>,
     inner: S,
 }
 
-impl<B: Backend, S> RequireAdmin<B, S> {
+impl<B: Backend, S> RequireScope<B, S> {
+    /// `inner` for those that have a scope, among the keys that `shared` knows at each request.
+    pub(super) fn new(shared: Arc<ServerState<B>>, inner: S) -> Self {
+        Self { shared, inner }
+    }
+
     fn check<R>(&self, request: &Request<R>) -> Result<(), InferError> {
         let Some(&Arrival { peer, .. }) = request.extensions().get() else {
             return Err(InferError::Internal { what: "a request does not say where it came from" });
         };
         let access = self.shared.access.load();
         let may = |scope| access.require(scope, request.headers(), peer);
-        if is_of_jobs(request.uri().path()) {
-            return may(Scope::Jobs).or_else(|refused| may(Scope::Admin).map_err(|_| refused));
+        match endpoints::scope(request.uri().path()) {
+            None => Ok(()),
+            Some(Scope::Admin) => may(Scope::Admin),
+            Some(scope) => may(scope).or_else(|denied| may(Scope::Admin).map_err(|_| denied)),
         }
-        may(Scope::Admin)
     }
 }
 
-/// Whether a path under `/admin` is for those who may run jobs.
-fn is_of_jobs(path: &str) -> bool {
-    path.strip_prefix("/v1/jobs").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-impl<B, S: Clone> Clone for RequireAdmin<B, S> {
+impl<B, S: Clone> Clone for RequireScope<B, S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), inner: self.inner.clone() }
     }
 }
 
-impl<B, S, R> Service<Request<R>> for RequireAdmin<B, S>
+impl<B, S, R> Service<Request<R>> for RequireScope<B, S>
 where
     B: Backend,
     S: Service<Request<R>, Response = Response>,

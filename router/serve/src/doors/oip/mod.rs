@@ -33,7 +33,7 @@ use crate::{
     trace::{TRACE_RESPONSE, Tracer},
 };
 
-pub use self::route::unknown;
+pub use self::route::{Endpoint, ROUTES, unknown};
 
 /// The inference listener: the models, and what it shares with every other listener.
 #[derive(Debug)]

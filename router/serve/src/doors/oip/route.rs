@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use config::Scope;
 use http::Method;
 
 use crate::error::InferError;
@@ -12,6 +13,57 @@ const QUOTED_BYTES: usize = 80;
 const READ: &[&str] = &["GET", "HEAD"];
 const WRITE: &[&str] = &["POST"];
 const ANY: &[&str] = &[];
+
+/// One method of one path, for routing, tests and the reference page.
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    /// The HTTP method; `GET` answers `HEAD` too.
+    pub method: &'static str,
+    /// The path, with `{name}` for a parameter.
+    pub path: &'static str,
+    /// The scope a key must have; none for what is open to everyone. The admin scope includes jobs.
+    pub scope: Option<Scope>,
+    /// Whether each request is written to the audit log.
+    pub audited: bool,
+    /// What it does.
+    pub what: &'static str,
+}
+
+const fn read(path: &'static str, what: &'static str) -> Endpoint {
+    Endpoint { method: "GET", path, scope: None, audited: false, what }
+}
+
+const fn administer(path: &'static str, what: &'static str) -> Endpoint {
+    Endpoint { method: "POST", path, scope: Some(Scope::Admin), audited: true, what }
+}
+
+/// Every path that is served. `/versions/{version}` may follow a model's name.
+pub const ROUTES: &[Endpoint] = &[
+    read("/v2", "The server's name, version and extensions."),
+    read("/v2/health/live", "Liveness: 200 while the process runs."),
+    read("/v2/health/ready", "Readiness: 200 if every model can be served."),
+    read("/v2/models/{model}", "A model's metadata: its inputs and outputs."),
+    read("/v2/models/{model}/ready", "200 if the model can be served."),
+    read("/v2/models/{model}/config", "A model's batching and version, in Triton's form."),
+    read("/v2/models/{model}/stats", "A model's statistics, in Triton's form."),
+    read("/v2/models/stats", "The statistics of every model."),
+    Endpoint {
+        method: "POST",
+        path: "/v2/models/{model}/infer",
+        scope: Some(Scope::Infer),
+        audited: false,
+        what: "Inference. With a `[[tenant]]`, a tenant's key or the infer scope.",
+    },
+    Endpoint {
+        method: "POST",
+        path: "/v2/repository/index",
+        scope: None,
+        audited: false,
+        what: "The models and their state.",
+    },
+    administer("/v2/repository/models/{model}/unload", "Takes a model out of service."),
+    administer("/v2/repository/models/{model}/load", "Puts a model back in service."),
+];
 
 /// What a path asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -210,6 +262,21 @@ mod tests {
             ("/v2/models/m/versions/1/generate_stream", Route::Unsupported("generate")),
         ] {
             assert_eq!(post(path), Ok(route), "{path}");
+        }
+    }
+
+    #[test]
+    fn described_routes_are_served() {
+        for row in ROUTES {
+            let route = Route::of(&row.method.parse().unwrap(), row.path).unwrap();
+            let acts = matches!(route, Route::Load(_) | Route::Unload(_));
+            assert!(!matches!(route, Route::Unsupported(_)), "{}", row.path);
+            assert_eq!(
+                (row.audited, row.scope == Some(Scope::Admin)),
+                (acts, acts),
+                "{}",
+                row.path
+            );
         }
     }
 
