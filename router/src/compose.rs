@@ -5,11 +5,12 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 use config::Config;
 use control::Stored;
 use rustix::process::Signal;
+use serde_json::json;
 use serve::{
     auth::Access,
     clock::wall_s,
     count,
-    doors::oip::{self, ServerState},
+    doors::oip::{self, ServerState, backend::Backend},
     drain::{Drain, Times, stop_signals},
 };
 use store::OpenError;
@@ -29,7 +30,7 @@ use crate::{
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
-    lend,
+    lend, metrics,
     office::Office,
     orders::Orders,
     place,
@@ -233,14 +234,16 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
-    let [scraped, shown, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
+    let [scraped, shown, joined, past, reloading, steered, ordered] =
+        [(); 7].map(|()| Arc::clone(state));
     let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
     Hooks {
         jobs: Some(Arc::new(Office::new(Arc::clone(state.backend.control())))),
-        metrics: Box::new(move || state::page(&scraped, &for_page)),
+        metrics: Box::new(move || metrics_page(&scraped, &for_page)),
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
         }),
+        workers: Box::new(move || json!({ "workers": state::workers(&joined.backend) })),
         history: Box::new(move || serde_json::to_value(past.backend.history()).unwrap_or_default()),
         reload: Box::new(move || {
             let (state, file) = (Arc::clone(&reloading), file.clone());
@@ -256,6 +259,13 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
             Box::pin(async move { steer::order(&state, order).await })
         }),
     }
+}
+
+/// The page for a scraper.
+fn metrics_page(shared: &ServerState<Registry>, build: &Build) -> String {
+    let models = shared.backend.models();
+    let counted: Vec<_> = models.iter().map(|model| model.dispatcher().metrics()).collect();
+    metrics::write(&State::of(shared, build, &models), &counted)
 }
 
 /// Has a file that may not grow be an error of whoever writes, as a full disk is, and not the end.

@@ -8,7 +8,7 @@ use control::{Control, Stored, plane::DataPlane};
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use serve::{
     clock::Clock,
     count::{Outcome, recent::Point},
@@ -19,7 +19,7 @@ use serve::{
 };
 
 use crate::{
-    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, place::Planned, plane::Plane, state,
+    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, place::Planned, plane::Plane,
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -260,10 +260,6 @@ impl Backend for Registry {
         if let Some(model) = model {
             model.dispatcher().metrics().ended(Outcome::from(error));
         }
-    }
-
-    fn workers(&self) -> Value {
-        json!({ "workers": state::workers(self) })
     }
 
     fn plan(&self) -> Value {

@@ -10,9 +10,6 @@ use crate::tree::{File, files, report};
 const CRATE_LINES: usize = 15_000;
 const UNLIMITED: &str = "policy";
 
-/// How many modules of a crate still need each other. May only shrink.
-const KNOTTED: [(&str, usize); 1] = [("router", 3)];
-
 /// Words of the domain, each for one public type in the whole workspace.
 const NOUNS: [&str; 18] = [
     "Batch", "Demand", "Fleet", "Gpu", "Job", "Lane", "Model", "Order", "Plan", "Replica",
@@ -41,16 +38,7 @@ fn modules_of_a_crate_depend_one_way() {
     let mut problems = Vec::new();
     for (name, sources) in crates(&tree) {
         let knots = knots(&graph(&sources));
-        let tied: usize = knots.iter().map(BTreeSet::len).sum();
-        match KNOTTED.iter().find(|(knotted, _)| *knotted == name) {
-            Some((_, most)) if tied > 0 && tied <= *most => {}
-            Some(_) if tied == 0 => problems.push(format!("{name}: take it out of KNOTTED")),
-            Some(_) | None => {
-                let each =
-                    knots.iter().map(|knot| format!("{name}: {} need each other", list(knot)));
-                problems.extend(each);
-            }
-        }
+        problems.extend(knots.iter().map(|knot| format!("{name}: {} need each other", list(knot))));
     }
     report(&problems);
 }

@@ -68,6 +68,8 @@ pub struct Hooks {
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
     /// What is going on, as one document.
     pub state: Box<dyn Fn() -> Value + Send + Sync>,
+    /// The workers and what they last reported, for `GET /admin/v1/workers`.
+    pub workers: Box<dyn Fn() -> Value + Send + Sync>,
     /// What went on in the last minutes, by model.
     pub history: Box<dyn Fn() -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.

@@ -47,7 +47,7 @@ pub(super) async fn config<B: Backend>(State(admin): Asked<B>) -> Response<Reply
 }
 
 pub(super) async fn workers<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {
-    reply::json(StatusCode::OK, &admin.shared.backend.workers())
+    reply::json(StatusCode::OK, &(admin.hooks.workers)())
 }
 
 pub(super) async fn models<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {

@@ -27,7 +27,6 @@ pub use serve::model::{Replicas, View as ModelState};
 use crate::{
     fleet::View,
     leader::LeadState,
-    metrics,
     place::{self, PinState, PlanState},
     registry::Registry,
 };
@@ -82,7 +81,7 @@ impl State {
         Self::of(shared, build, &shared.backend.models())
     }
 
-    fn of(shared: &ServerState<Registry>, build: &Build, models: &[Arc<Model>]) -> Self {
+    pub(crate) fn of(shared: &ServerState<Registry>, build: &Build, models: &[Arc<Model>]) -> Self {
         let problems = shared.problems();
         let registry = &shared.backend;
         let views = registry.fleet().views();
@@ -147,11 +146,4 @@ fn with_replicas(models: &[Arc<Model>], workers: &[WorkerState]) -> Vec<ModelSta
     }
     let reported = |model: &str| replicas.get(model).copied().unwrap_or_default();
     models.iter().map(|model| model.view(reported(model.name()))).collect()
-}
-
-/// The page for a scraper.
-pub fn page(shared: &ServerState<Registry>, build: &Build) -> String {
-    let models = shared.backend.models();
-    let counted: Vec<_> = models.iter().map(|model| model.dispatcher().metrics()).collect();
-    metrics::write(&State::of(shared, build, &models), &counted)
 }

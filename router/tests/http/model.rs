@@ -205,10 +205,6 @@ impl Backend for Models {
         *self.refusals.lock().entry((name, error.reason())).or_default() += 1;
     }
 
-    fn workers(&self) -> Value {
-        json!({"workers": []})
-    }
-
     fn plan(&self) -> Value {
         json!({"replicas": []})
     }

@@ -87,6 +87,7 @@ impl Server {
             jobs: None,
             metrics: Box::new(|| "every metric\n".to_owned()),
             state: Box::new(|| json!({"models": []})),
+            workers: Box::new(|| json!({"workers": []})),
             history: Box::new(|| json!({})),
             reload: Box::new(move || {
                 let failed = next_reload.lock().unwrap().take();

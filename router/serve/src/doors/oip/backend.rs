@@ -27,9 +27,6 @@ pub trait Backend: Send + Sync + 'static {
     /// `model` is absent if the request named none that exists.
     fn refused(&self, model: Option<&Self::Model>, error: &InferError);
 
-    /// The workers and what they last reported, for `GET /admin/v1/workers`.
-    fn workers(&self) -> serde_json::Value;
-
     /// What was decided last about who is where, for `GET /admin/v1/plan`.
     fn plan(&self) -> serde_json::Value;
 
