@@ -1,6 +1,6 @@
 //! The operator's file, read once and checked whole.
 //!
-//! A key is declared once, in [`tables`], with its kind, default, range, documentation and whether a
+//! A key is declared once, in `tables`, with its kind, default, range, documentation and whether a
 //! reload takes it; reading, `sluice check --print`, the difference between two files and
 //! docs/reference/configuration.md follow from that. The file is walked as a tree of spans rather
 //! than by derived deserializers, which stop at their first error: an operator sees every problem at
