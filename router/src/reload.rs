@@ -107,6 +107,9 @@ async fn put_back(
     build: &Build,
     config: Config,
 ) -> Result<Value, ReloadError> {
+    // Ending the overrides changes what is in force as soon as the store tells this router of it, which
+    // may be before the file is applied: what a reload changed is counted from here.
+    let before = state.backend.config_in_force();
     let orders = Arc::clone(state.backend.orders());
     if state.backend.standing().acts().is_some() && !orders.standing().objectives.is_empty() {
         let ended = tokio::task::spawn_blocking(move || orders.aim_as_before()).await;
@@ -115,9 +118,9 @@ async fn put_back(
         ended.map_err(|error| unkept(error.to_string()))?;
     }
     let mut filed = state.backend.filed();
-    let report = put_in_force(state, build, aimed(&state.backend, &config))?;
+    put_in_force(state, build, aimed(&state.backend, &config))?;
     *filed = Arc::new(config);
-    Ok(report)
+    Ok(json!({ "changes": config::diff(&before, &state.backend.config_in_force()) }))
 }
 
 async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
@@ -142,7 +145,7 @@ fn put_in_force(
     state: &ServerState<Registry>,
     build: &Build,
     config: Config,
-) -> Result<Value, ReloadError> {
+) -> Result<Vec<config::Change>, ReloadError> {
     let before = state.backend.config_in_force();
     let changes = config::diff(&before, &config);
     let restarts: Vec<&str> = changes
@@ -164,7 +167,7 @@ fn put_in_force(
     secure(state, tls);
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
-    Ok(json!({ "changes": changes }))
+    Ok(changes)
 }
 
 /// Uses `tls` for connections that begin from now on, and to executors.
@@ -259,10 +262,9 @@ fn apply(
 ) -> Result<Value, ReloadError> {
     let filed = state.backend.filed();
     let config = state.backend.config_in_force().with_objective(asked)?;
-    let mut report = put_in_force(state, build, config)?;
+    let changes = json!(put_in_force(state, build, config)?);
     drop(filed);
     state.backend.changed(wall_s());
-    let changes = report["changes"].take();
     tracing::info!(model = asked.model, %changes, "operator changed an objective");
     Ok(changes)
 }
