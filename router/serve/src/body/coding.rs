@@ -18,7 +18,7 @@ pub(crate) const MIN_PACKED_BYTES: usize = 1_024;
 /// The first guess of what a compressed body unpacks to, as a multiple.
 const GROWTH: usize = 3;
 /// The most that a byte can unpack to, by the format.
-const MOST_GROWTH: usize = 1_032;
+const MOST_GROWTH: u64 = 1_032;
 /// Room is asked for in steps of this many bytes.
 const STEP_BYTES: u64 = 64 << 10;
 
@@ -85,26 +85,36 @@ impl Coding {
         limit_bytes: u64,
         share: &mut Share,
     ) -> Result<Bytes, InferError> {
+        let too_large =
+            || InferError::InflatesTooLarge { limit_bytes, packed_bytes: packed.len() as u64 };
         let announced = self.announced_bytes(packed);
-        let mut plain =
-            Vec::with_capacity(announced.min(usize::try_from(limit_bytes).unwrap_or(announced)));
+        // Either it is true, or the body is refused for that.
+        if announced.is_some_and(|bytes| bytes > limit_bytes) {
+            return Err(too_large());
+        }
+        // What nobody could hold is refused before any of it is unpacked.
+        let mut paid = announced.unwrap_or_default();
+        share.grow(paid)?;
+        let mut plain = Vec::with_capacity(match usize::try_from(paid) {
+            Ok(bytes) if announced.is_some() => bytes,
+            Ok(_) | Err(_) => packed.len().saturating_mul(GROWTH),
+        });
         let most = limit_bytes.saturating_add(1);
         let bad = |cause: String| InferError::BadCoding { coding: self.name(), cause };
         let (read, left) = match self {
             Self::Gzip => {
                 let mut decoder = MultiGzDecoder::new(packed).take(most);
-                let read = read_charged(&mut decoder, &mut plain, share)?;
+                let read = read_charged(&mut decoder, &mut plain, share, &mut paid)?;
                 (read, decoder.into_inner().into_inner().len())
             }
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(packed).take(most);
-                let read = read_charged(&mut decoder, &mut plain, share)?;
+                let read = read_charged(&mut decoder, &mut plain, share, &mut paid)?;
                 (read, decoder.into_inner().into_inner().len())
             }
         };
         if plain.len() as u64 > limit_bytes {
-            let packed_bytes = packed.len() as u64;
-            return Err(InferError::InflatesTooLarge { limit_bytes, packed_bytes });
+            return Err(too_large());
         }
         read.map_err(|error| bad(error.to_string()))?;
         if left > 0 {
@@ -113,18 +123,18 @@ impl Coding {
         Ok(plain.into())
     }
 
-    /// What `packed` says it unpacks to, as far as that can be, or a guess.
+    /// What `packed` says it unpacks to, if it says so and the format allows it.
     ///
     /// Room made for all of it at once is not touched before it is needed, whereas room that doubles
     /// is there twice while it is copied.
-    fn announced_bytes(self, packed: &[u8]) -> usize {
-        let guess = packed.len().saturating_mul(GROWTH);
-        match (self, packed.last_chunk()) {
-            (Self::Gzip, Some(length)) => {
-                let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-                length.clamp(guess, packed.len().saturating_mul(MOST_GROWTH))
+    fn announced_bytes(self, packed: &[u8]) -> Option<u64> {
+        match self {
+            Self::Gzip => {
+                let length = u64::from(u32::from_le_bytes(*packed.last_chunk()?));
+                let most = (packed.len() as u64).saturating_mul(MOST_GROWTH);
+                Some(length).filter(|length| *length <= most)
             }
-            (Self::Gzip | Self::Deflate, _) => guess,
+            Self::Deflate => None,
         }
     }
 
@@ -148,16 +158,21 @@ impl Coding {
     }
 }
 
-/// Reads to the end, asking for room before each step.
+/// Reads to the end, asking for room before each step that was not paid for ahead.
 fn read_charged(
     decoder: &mut impl Read,
     plain: &mut Vec<u8>,
     share: &mut Share,
+    paid: &mut u64,
 ) -> Result<std::io::Result<()>, InferError> {
     loop {
-        share.grow(STEP_BYTES)?;
-        match decoder.take(STEP_BYTES).read_to_end(plain) {
-            Ok(read) if (read as u64) < STEP_BYTES => return Ok(Ok(())),
+        if plain.len() as u64 >= *paid {
+            share.grow(STEP_BYTES)?;
+            *paid += STEP_BYTES;
+        }
+        let step = STEP_BYTES.min(*paid - plain.len() as u64);
+        match decoder.take(step).read_to_end(plain) {
+            Ok(read) if (read as u64) < step => return Ok(Ok(())),
             Ok(_) => {}
             Err(error) => return Ok(Err(error)),
         }
@@ -211,12 +226,36 @@ mod tests {
     fn a_length_is_believed_as_far_as_it_can_be_true() {
         let zeros = Bytes::from(vec![0; 1 << 20]);
         let honest = Coding::Gzip.pack(std::slice::from_ref(&zeros)).unwrap();
-        assert_eq!(Coding::Gzip.announced_bytes(&honest), 1 << 20);
+        assert_eq!(Coding::Gzip.announced_bytes(&honest), Some(1 << 20));
         let mut lie = Coding::Gzip.pack(&[Bytes::from_static(b"short")]).unwrap().to_vec();
         let end = lie.len();
         lie[end - 4..].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(Coding::Gzip.announced_bytes(&lie) <= 1_032 * end);
-        assert_eq!(Coding::Gzip.announced_bytes(b"gz"), 6);
+        assert_eq!(Coding::Gzip.announced_bytes(&lie), None);
+        assert_eq!(Coding::Gzip.announced_bytes(b"gz"), None);
+    }
+
+    #[test]
+    fn an_announced_length_is_charged_before_it_is_unpacked() {
+        let zeros = Bytes::from(vec![0; 1 << 20]);
+        let packed = Coding::Gzip.pack(std::slice::from_ref(&zeros)).unwrap();
+        let room = Arc::<Room>::default();
+        let first = Coding::Gzip.unpack(&packed, 1 << 20, &mut room.share(3 << 19));
+        assert_eq!(first.unwrap().len(), 1 << 20);
+        let mut held = room.share(3 << 19);
+        held.grow(1 << 20).unwrap();
+        let second = Coding::Gzip.unpack(&packed, 1 << 20, &mut room.share(3 << 19));
+        assert_eq!(second.unwrap_err().status(), 503);
+    }
+
+    #[test]
+    fn a_bomb_that_hides_its_length_is_refused_at_the_limit() {
+        let zeros = Bytes::from(vec![0; 1 << 20]);
+        let bomb = Coding::Gzip.pack(std::slice::from_ref(&zeros)).unwrap();
+        let empty = Coding::Gzip.pack(&[]).unwrap();
+        let hiding = [bomb, empty].concat();
+        let error = Coding::Gzip.unpack(&hiding, 100_000, &mut room()).unwrap_err();
+        assert_eq!(error.status(), 413);
+        assert!(Coding::Gzip.unpack(&hiding, 1 << 20, &mut room()).is_ok());
     }
 
     #[test]
