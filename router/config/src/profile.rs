@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmeasured_slice_is_served_by_the_largest_measured_one_within_it() {
+    fn unmeasured_slice_uses_largest_measured_one_within_it() {
         let profile = parse("2g.20gb,1,1,1,10\n3g.40gb,1,1,1,5\n7g.80gb,1,1,1,4\n").unwrap();
         assert_eq!(profile.stand_in("3g.40gb"), "3g.40gb");
         assert_eq!(profile.stand_in("4g.40gb"), "3g.40gb");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_lies_on_straight_lines_between_measurements_and_nowhere_else() {
+    fn latency_is_interpolated_only_between_measurements() {
         let curve = [(2, 10.0), (4, 20.0), (8, 60.0)];
         assert_eq!(latency_ms(&curve, 1), Some(10.0));
         assert_eq!(latency_ms(&curve, 3), Some(15.0));

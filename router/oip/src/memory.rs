@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_said_again_means_what_it_would_to_one_who_remembers_nothing() {
+    fn remembered_request_decodes_as_a_new_one() {
         let mut memory = Memory::default();
         read(&mut memory, &[(NUMBERS, &[1, 2, 0, 1]), (NUMBERS, &[3, 4, 1, 1])]);
         assert!(memory.last.is_some(), "it was remembered");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_wrong_the_second_time_is_refused_with_the_same_words() {
+    fn remembered_request_rejects_bad_data_with_the_same_error() {
         let mut memory = Memory::default();
         read(&mut memory, &[(NUMBERS, &[1, 2, 0, 1]), (NUMBERS, &[1, 2, 0, 9])]);
         read(&mut memory, &[(NUMBERS, &[1, 2, 0]), (NUMBERS, &[1, 2, 0, 1, 1])]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_request_a_long_one_and_one_without_a_header_are_not_remembered() {
+    fn named_long_or_headerless_requests_are_not_remembered() {
         let named = NUMBERS.replacen('{', r#"{"id":"7","#, 1);
         let long = format!("{NUMBERS}{}", " ".repeat(Memory::MOST_BYTES));
         for json in [&named, &long] {

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_keeps_the_batch_dimension_and_configuration_drops_it() {
+    fn metadata_keeps_the_batch_dimension_config_drops_it() {
         let metadata = ModelMetadata::new("digits", "1", "onnx", &signature());
         let metadata = serde_json::to_value(metadata).unwrap();
         assert_eq!(

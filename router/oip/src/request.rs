@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_python_clients_wish_for_binary_covers_outputs_it_does_not_name() {
+    fn binary_data_output_covers_outputs_not_named() {
         assert!(asking(r#"{"binary_data_output":true}"#, "[]").wants_binary("anything"));
     }
 

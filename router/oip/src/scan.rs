@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_shape_does_not_reserve_memory_for_elements_that_cannot_come() {
+    fn huge_shape_reserves_no_more_than_its_text_can_fill() {
         assert!(capacity(Datatype::Fp64, u64::MAX / 8, "[1,2]") <= 24);
         let expected = "input \"x\": shape [1000000000000] needs 1000000000000 elements, got 1";
         assert_eq!(problem(Datatype::Fp32, &[1_000_000_000_000], "[1]"), expected);

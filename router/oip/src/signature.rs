@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_cannot_split_its_output_takes_one_request_at_a_time() {
+    fn model_with_unsplittable_output_does_not_batch() {
         let mut signature = two();
         signature.outputs[0].shape = vec![10];
         let mut uneven = request(&[tensor("a", &[20, 2]), tensor("b", &[3])]);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_body_cannot_settle_two_variable_dimensions_or_two_inputs() {
+    fn raw_body_needs_one_input_with_one_variable_dimension() {
         let signature = model(&[spec("x", Datatype::Int16, &[-1, -1, -1])]);
         assert_eq!(
             signature.raw_request(vec![0; 8].into()).unwrap_err().to_string(),

@@ -265,7 +265,7 @@ fn bytes_after_the_json_need_a_header_length() {
 }
 
 #[test]
-fn a_flag_that_is_not_true_or_false_is_refused_wherever_it_stands() {
+fn non_boolean_flags_are_rejected_everywhere() {
     let request = json(r#"{"parameters":{"binary_data_output":1},"inputs":[]}"#);
     assert_eq!(
         request.to_string(),
@@ -307,7 +307,7 @@ fn a_callers_long_text_is_repeated_in_part_only() {
 }
 
 #[test]
-fn nesting_of_any_depth_is_read_past_without_a_stack_to_overflow() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let ignored = format!(r#"{{"x":{deep},"inputs":[]}}"#);
     assert_eq!(Request::decode(ignored.into(), None), Ok(Request::default()));

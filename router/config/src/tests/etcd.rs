@@ -5,7 +5,7 @@ fn shared(lines: &str) -> String {
 }
 
 #[test]
-fn members_of_etcd_are_plain_addresses_with_a_port_where_none_is_given() {
+fn etcd_members_get_a_default_port() {
     let text = shared("endpoints = [\"http://a\", \"http://10.0.0.2:99/\"]\nprefix = \"/x/\"\n");
     let (config, _) = read(&text).unwrap();
     let etcd = config.etcd.unwrap();

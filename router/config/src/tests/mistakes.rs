@@ -33,7 +33,7 @@ fn six_mistakes_give_six_lines_each_with_its_line_and_column() {
 }
 
 #[test]
-fn broken_text_hides_neither_other_broken_lines_nor_other_mistakes() {
+fn broken_text_does_not_hide_other_mistakes() {
     let text = "[router]\nlisten = \n[[model]]\nname = \"a\nslo_ms = \"fast\"\nmax_bach = 3\n";
     let problems = problems(text);
     let places: Vec<_> = problems.lines().filter_map(|line| line.split(": ").next()).collect();
@@ -41,7 +41,7 @@ fn broken_text_hides_neither_other_broken_lines_nor_other_mistakes() {
 }
 
 #[test]
-fn an_objective_no_profile_can_meet_is_refused_with_both_numbers() {
+fn impossible_objective_is_rejected_with_both_numbers() {
     assert_eq!(
         problems(&slow("").replace("= 50", "= 10.5")),
         "r.toml:5:10: slo_ms is 10.5 but a batch of 1 takes 11 ms at best, on 1g.10gb in \

@@ -227,7 +227,7 @@ fn a_profile_of_new_content_is_a_difference() {
 }
 
 #[test]
-fn a_server_is_started_beside_the_file_and_its_environment_is_not_shown() {
+fn server_runs_beside_the_file_and_hides_its_environment() {
     let text = |secret: &str| {
         format!(
             "[[model]]\nname = \"a\"\nengine = \"server\"\nslo_ms = 50\n\

@@ -13,7 +13,7 @@ fn problems(text: &str, asked: &Objective) -> Vec<String> {
 }
 
 #[test]
-fn another_objective_is_a_live_change_that_says_what_the_file_has() {
+fn objective_override_is_live_and_names_the_file_value() {
     let (before, _) = read(&slow("")).unwrap();
     let first = before.with_objective(&asked(Some(40.5), Some(0.95))).unwrap();
     let told = |change: &Change| {
