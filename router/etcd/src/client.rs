@@ -31,10 +31,10 @@ const MOST_LISTED: usize = 100_000;
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
     /// No member answered; or what it answered is of no use.
-    #[error("no member of etcd answers; {member} last: {why}")]
+    #[error("no etcd member responds; {member} was tried last: {why}")]
     Unreachable { member: String, why: String },
     /// It understood and will not.
-    #[error("etcd refuses: {words}")]
+    #[error("etcd rejected the request: {words}")]
     Refused { words: String },
 }
 
@@ -103,7 +103,7 @@ impl Client {
             listed.pairs.extend(page.pairs);
             let Some(rest) = page.rest else { return Ok(listed) };
             if rest <= from {
-                return Err(EtcdError::Refused { words: "the listing goes back".to_owned() });
+                return Err(EtcdError::Refused { words: "the listing goes backwards".to_owned() });
             }
             if listed.pairs.len() > MOST_LISTED {
                 return Err(EtcdError::Refused { words: format!("more than {MOST_LISTED} keys") });
@@ -151,7 +151,7 @@ impl Client {
                     return Ok(Watch::new(stream, self.members[member].clone(), from));
                 }
                 Ok(Err(error)) => last = Some((member, error.to_string())),
-                Err(_) => last = Some((member, format!("silent for {:?}", self.patience))),
+                Err(_) => last = Some((member, format!("no response for {:?}", self.patience))),
             }
         }
         Err(self.unreachable(last))
@@ -177,14 +177,14 @@ impl Client {
                         self.waited_us.fetch_add(waited, Ordering::Relaxed);
                         return Ok(understood);
                     }
-                    Err(error) => format!("what it says is not understood: {error}"),
+                    Err(error) => format!("invalid response: {error}"),
                 },
                 Ok(Err(Failure::Refused(words))) => {
                     self.failed.fetch_add(1, Ordering::Relaxed);
                     return Err(EtcdError::Refused { words });
                 }
                 Ok(Err(Failure::Elsewhere(why))) => why,
-                Err(_) => format!("silent for {:?}", self.patience),
+                Err(_) => format!("no response for {:?}", self.patience),
             };
             last = Some((member, why));
         }
@@ -199,7 +199,7 @@ impl Client {
     }
 
     fn unreachable(&self, last: Option<(usize, String)>) -> EtcdError {
-        let (member, why) = last.unwrap_or_else(|| (0, "there is none".to_owned()));
+        let (member, why) = last.unwrap_or_else(|| (0, "no members are configured".to_owned()));
         let member = self.members.get(member).cloned().unwrap_or_default();
         EtcdError::Unreachable { member, why }
     }
@@ -219,7 +219,7 @@ impl Client {
             TcpStream::connect(&self.members[member]).await.map_err(|error| broken(&error))?;
         stream.set_nodelay(true).map_err(|error| broken(&error))?;
         let done = self.converse(member, stream, request).await?;
-        done.ok_or_else(|| Failure::Elsewhere("it hung up".to_owned()))
+        done.ok_or_else(|| Failure::Elsewhere("the connection closed".to_owned()))
     }
 
     /// The body of the answer; nothing if the connection ended without a byte of one.

@@ -92,7 +92,7 @@ impl Changes {
     fn understand(&mut self, line: &[u8]) -> Result<Option<Vec<Event>>, Stop> {
         let ended = |why: String| Stop::Ended { why };
         let read: Streamed<Watched> =
-            from_slice(line).map_err(|error| ended(format!("not understood: {error}")))?;
+            from_slice(line).map_err(|error| ended(format!("invalid message: {error}")))?;
         let Some(watched) = read.result else {
             return Err(ended(read.error.unwrap_or_default().to_string()));
         };
@@ -100,7 +100,7 @@ impl Changes {
             return Err(Stop::Compacted { kept: watched.compact_revision });
         }
         if watched.canceled {
-            return Err(ended("it was cancelled".to_owned()));
+            return Err(ended("etcd cancelled it".to_owned()));
         }
         if watched.created {
             return Ok(None);
@@ -265,7 +265,7 @@ struct WatchedEvent {
 fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let value = Value::deserialize(from)?;
     let read = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    read.ok_or_else(|| serde::de::Error::custom(format!("{value} is no number")))
+    read.ok_or_else(|| serde::de::Error::custom(format!("{value} is not a number")))
 }
 
 #[cfg(test)]

@@ -53,10 +53,10 @@ impl Watch {
                 Err(Stop::Ended { why }) => return Err(self.ended(&why)),
             }
             let got = match timeout(patience, self.stream.read(&mut self.buffer)).await {
-                Ok(Ok(0)) => return Err(self.ended("it hung up")),
+                Ok(Ok(0)) => return Err(self.ended("the connection closed")),
                 Ok(Ok(got)) => got,
                 Ok(Err(error)) => return Err(self.ended(&error.to_string())),
-                Err(_) => return Err(self.ended(&format!("silent for {patience:?}"))),
+                Err(_) => return Err(self.ended(&format!("no response for {patience:?}"))),
             };
             let Self { reader, changes, buffer, .. } = self;
             let fed = reader.feed(&buffer[..got], &mut |bytes| changes.feed(bytes));

@@ -99,12 +99,12 @@ pub enum OpenError {
     },
     /// It was written by a newer program.
     #[error(
-        "{} has version {found}, this program understands up to {known}; it was left as it is",
+        "{} has version {found}; this program reads up to {known}. The file was not changed",
         .path.display()
     )]
     TooNew { path: PathBuf, found: u32, known: u32 },
     /// Its records could not be brought to the current version.
-    #[error("{} could not be brought from version {from} on: {why}; it was left as it is", .path.display())]
+    #[error("{} could not be migrated from version {from}: {why}. The file was not changed", .path.display())]
     Migration {
         path: PathBuf,
         /// The version that was not left.
