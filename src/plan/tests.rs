@@ -107,11 +107,7 @@ fn replay_repeats_a_decision_with_every_reason() {
     let table = replay(Format::Table);
     assert_eq!(table.code, 0, "{}", table.stderr);
     assert!(table.stdout.contains("reshape gpu 0"), "{}", table.stdout);
-    assert!(
-        table.stdout.contains("digits is to serve 150.0 requests/s and has 100.0"),
-        "{}",
-        table.stdout
-    );
+    assert!(table.stdout.contains("digits needs 150.0 rows/s and has 100.0"), "{}", table.stdout);
     let json: serde_json::Value = serde_json::from_str(&replay(Format::Json).stdout).unwrap();
     assert_eq!(json["target"].as_array().unwrap().len(), 2, "{json}");
     assert_eq!(json["steps"][1]["start"]["model"], "digits", "{json}");

@@ -228,7 +228,7 @@ fn an_order_that_cannot_be_is_refused_with_why() {
         ("models/b/pin", at(7, "2g.20gb@2"), 409, "local has no gpu7"),
         ("models/b/pin", at(1, "9g.90gb@0"), 409, "A100-80GB has no slice 9g.90gb@0"),
         ("models/b/pin", at(1, "1g.10gb@6"), 409, "a replica needs 15000 MiB, the slice has 9851"),
-        ("models/b/pin", at(1, "4g.40gb@0"), 409, "a is pinned across it, on 2g.20gb@0"),
+        ("models/b/pin", at(1, "4g.40gb@0"), 409, "it overlaps 2g.20gb@0, where operator"),
         ("models/b/pin", at(1, "2g.20gb@0"), 409, "15000 of its 19968 MiB are pinned to others"),
         ("models/b/pin", json!({"gpu": "first"}), 422, "invalid type"),
         ("models/b/pin", Value::Null, 422, "EOF"),

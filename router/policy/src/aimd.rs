@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles_until_the_first_late_batch_and_never_after() {
+    fn slow_start_doubles_until_the_first_late_batch() {
         let mut aimd = Aimd::new(Rule { slow_start: true, ..RULE });
         for then in [2, 4, 8, 16] {
             assert_eq!(aimd.observe(batch(true, 0, 1)), Step::Grew);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modest_tenant_beside_a_flood_is_protected_and_the_flood_may_have_the_rest() {
+    fn modest_tenant_is_protected_from_a_flood() {
         assert_eq!(judged(&after(&[1.0, 1.0], &[50, 1], &[10, 1])), [PLAIN, PROTECTED]);
     }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_with_half_the_weight_is_beyond_its_share_at_equal_service() {
+    fn half_weight_flood_exceeds_its_share_at_equal_service() {
         assert_eq!(judged(&after(&[2.0, 1.0], &[50, 50], &[10, 10])), [PLAIN, BEYOND_IT]);
         assert_eq!(judged(&after(&[2.0, 1.0], &[50, 50], &[20, 10])), [PLAIN, PLAIN]);
     }

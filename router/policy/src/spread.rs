@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_without_room_is_refused_with_the_numbers_and_others_are_placed() {
+    fn replica_without_room_is_unplaced_with_numbers() {
         let none = NoRoom { needs_mib: 60, most_free_mib: 50 };
         let wants = [want(50, 1), want(60, 1), want(20, 1)];
         assert_eq!(spread(&[slice(100, 0)], &wants), [Ok(0), Err(none), Ok(0)]);

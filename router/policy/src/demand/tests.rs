@@ -55,7 +55,7 @@ fn a_rise_is_seen_before_it_is_over() {
 }
 
 #[test]
-fn a_burst_to_twice_what_is_provided_is_a_panic_that_outlasts_it_by_a_minute() {
+fn panic_outlasts_its_burst_by_a_minute() {
     let rule = Rule { patience: Duration::from_secs(1), ..Rule::default() };
     let mut demand = Demand::new(rule);
     let now = run(&mut demand, 0, std::iter::repeat_n(100, 120));
@@ -124,7 +124,7 @@ fn late_requests_ask_for_more_than_the_rate() {
 }
 
 #[test]
-fn nothing_asked_for_long_enough_is_nothing_and_the_first_request_wakes_it() {
+fn idle_model_scales_to_zero_until_the_first_request() {
     let (mut demand, now) = steady(50, 120);
     let now = run(&mut demand, now, std::iter::repeat_n(0, 599));
     assert!(demand.forecast(60.0, LOAD, at(now)).rate_rps > 0.0);
@@ -173,7 +173,7 @@ fn a_steep_rise_is_seen_within_two_seconds_and_crowds_are_none() {
 }
 
 #[test]
-fn after_a_restart_as_much_is_provided_for_as_before_it_until_that_is_long_past() {
+fn restart_keeps_the_floor_until_history_expires() {
     let (demand, now) = steady(1_000, 600);
     let day = |now: u64, of_day: u64| Day { now: at(now), of_day: Duration::from_secs(of_day) };
     let habit = demand.habit(day(now, 40_000));
@@ -190,7 +190,7 @@ fn after_a_restart_as_much_is_provided_for_as_before_it_until_that_is_long_past(
 }
 
 #[test]
-fn what_a_time_of_day_brings_is_known_after_a_restart_at_any_time() {
+fn daily_pattern_survives_a_restart_at_any_time() {
     const PART: u64 = 600;
     // One day in which only the part that begins at 06:00 is busy; it begins at 21:40.
     let began = 78_000;

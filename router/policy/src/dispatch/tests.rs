@@ -178,7 +178,7 @@ fn requests_that_come_together_share_a_batch() {
 }
 
 #[test]
-fn ask_2_waiting_for_company_counts_from_arrival_not_from_when_the_replica_is_free() {
+fn timeout_rule_counts_the_wait_from_arrival() {
     let mut rig = Rig::new(settings(8), Timeout { batch: 8, delay: ms(15) });
     rig.add(0, &slow(8));
     rig.wait_until(at(1_000));
@@ -200,7 +200,7 @@ fn ask_2_waiting_for_company_counts_from_arrival_not_from_when_the_replica_is_fr
 }
 
 #[test]
-fn ask_4_batches_keep_their_bound_at_the_edge_values() {
+fn batches_keep_their_bound_at_the_edge_values() {
     for max_batch in [1, 2, 32] {
         let mut rig = Rig::slow(max_batch);
         for _ in 0..20 {
@@ -217,7 +217,7 @@ fn ask_4_batches_keep_their_bound_at_the_edge_values() {
 }
 
 #[test]
-fn a_request_with_more_rows_than_the_limit_of_the_moment_is_served_by_itself() {
+fn request_over_the_current_limit_is_served_alone() {
     let mut rig = Rig::slow(32);
     let smallest = BatchLimit { replica: 0, rows: 1, set_by: LimitedBy::Aimd, slowdown: 1.0 };
     assert_eq!(rig.machine.limits().collect::<Vec<_>>(), [smallest]);
@@ -227,7 +227,7 @@ fn a_request_with_more_rows_than_the_limit_of_the_moment_is_served_by_itself() {
 }
 
 #[test]
-fn a_request_admitted_before_the_maximum_fell_is_served_by_itself() {
+fn request_over_a_lowered_maximum_is_served_alone() {
     let mut rig = Rig::slow(32);
     rig.grow_to(32);
     rig.one();
@@ -239,7 +239,7 @@ fn a_request_admitted_before_the_maximum_fell_is_served_by_itself() {
 }
 
 #[test]
-fn ask_6_a_refusal_comes_at_its_deadline_while_the_only_replica_is_stuck() {
+fn request_is_refused_at_its_deadline_on_a_stuck_replica() {
     for rule in [0, 1, 2] {
         let mut rig = match rule {
             0 => Rig::new(settings(4), Slo),
@@ -263,13 +263,13 @@ fn ask_6_a_refusal_comes_at_its_deadline_while_the_only_replica_is_stuck() {
                 }
             };
             let late = waited.saturating_sub(ms(10_000));
-            assert!(late <= GRACE, "rule {rule}: told after {waited:?}");
+            assert!(late <= GRACE, "rule {rule}: refused after {waited:?}");
         }
     }
 }
 
 #[test]
-fn ask_7_requests_abandoned_while_waiting_are_not_run() {
+fn requests_abandoned_while_waiting_are_not_run() {
     let mut rig = Rig::new(settings(32), Timeout { batch: 32, delay: ms(5) });
     rig.add(0, &slow(32));
     let ids: Vec<u64> = (0..1_000).map(|_| rig.one()).collect();
@@ -287,7 +287,7 @@ fn ask_7_requests_abandoned_while_waiting_are_not_run() {
 }
 
 #[test]
-fn ask_7_a_batch_sent_ahead_that_nobody_wants_any_more_is_called_off_once() {
+fn abandoned_batch_sent_ahead_is_cancelled_once() {
     let mut rig = Rig::new(Settings { lead: ms(5), ..settings(4) }, Slo);
     rig.add(0, &slow(4));
     let running = rig.one();
@@ -306,7 +306,7 @@ fn ask_7_a_batch_sent_ahead_that_nobody_wants_any_more_is_called_off_once() {
 }
 
 #[test]
-fn ask_8_after_a_wave_of_cancellations_the_machine_behaves_as_a_fresh_one() {
+fn machine_behaves_as_new_after_mass_cancellation() {
     let script = |rig: &mut Rig| {
         let from = rig.now;
         rig.sent.clear();
@@ -348,7 +348,7 @@ fn ask_8_after_a_wave_of_cancellations_the_machine_behaves_as_a_fresh_one() {
 }
 
 #[test]
-fn ask_9_what_cannot_finish_in_time_is_refused_and_never_sent() {
+fn hopeless_request_is_refused_and_never_sent() {
     let mut rig = Rig::slow(8);
     rig.grow_to(8);
     let from = rig.now;
@@ -363,7 +363,7 @@ fn ask_9_what_cannot_finish_in_time_is_refused_and_never_sent() {
 }
 
 #[test]
-fn ask_10_a_request_is_refused_at_once_when_the_queue_ahead_would_make_it_late() {
+fn request_predicted_late_is_refused_at_once() {
     let mut rig = Rig::slow(8);
     rig.grow_to(8);
     let refusal = loop {
@@ -381,7 +381,7 @@ fn ask_10_a_request_is_refused_at_once_when_the_queue_ahead_would_make_it_late()
 }
 
 #[test]
-fn ask_10_a_hard_bound_backs_up_the_prediction() {
+fn queue_bound_backs_up_the_prediction() {
     let mut rig = Rig::new(settings(1), Timeout { batch: 1, delay: ms(0) });
     rig.add(0, &slow(1));
     rig.one();
@@ -392,7 +392,7 @@ fn ask_10_a_hard_bound_backs_up_the_prediction() {
 }
 
 #[test]
-fn ask_12_the_same_rows_get_the_same_answer_however_they_are_divided_into_requests() {
+fn admission_depends_on_rows_not_on_their_division() {
     let verdict = |rows: u32, count: u32| {
         let mut rig = Rig::slow(8);
         rig.grow_to(8);
@@ -417,7 +417,7 @@ fn ask_12_the_same_rows_get_the_same_answer_however_they_are_divided_into_reques
 }
 
 #[test]
-fn the_batch_class_of_one_shape_does_not_go_before_interactive_requests_of_another() {
+fn batch_class_waits_for_interactive_of_another_shape() {
     let mut rig = Rig::slow(8);
     rig.grow_to(8);
     rig.one();
@@ -449,7 +449,7 @@ fn the_batch_class_fills_the_room_that_is_left() {
 }
 
 #[test]
-fn a_full_batch_of_one_shape_does_not_wait_for_company_of_another() {
+fn full_batch_does_not_wait_for_another_shape() {
     let mut rig = Rig::new(settings(4), Timeout { batch: 4, delay: ms(30) });
     rig.add(0, &slow(4));
     rig.one();

@@ -32,7 +32,7 @@ fn alone_nothing_is_slower() {
 }
 
 #[test]
-fn each_neighbour_makes_it_worse_and_power_over_the_limit_much_worse() {
+fn slowdown_grows_with_neighbors_and_power_over_the_limit() {
     let own = runner(0, INFERENCE);
     let beside = |load: Draw, count: usize| predicted(own, &vec![runner(1, load); count]);
     let calm: Vec<f64> = (0..=6).map(|count| beside(INFERENCE, count)).collect();
@@ -154,7 +154,7 @@ fn without_learning_the_error_would_be_larger() {
 }
 
 #[test]
-fn what_was_learned_is_known_after_a_restart_and_forgotten_as_it_would_have_been() {
+fn restart_keeps_corrections_and_their_half_life() {
     let (own, other) = (runner(0, INFERENCE), runner(1, TRAINING));
     let scene = Scene { own, others: &[other] };
     let mut before = Interference::new(Gains::default());

@@ -45,7 +45,7 @@ fn a_tenure_that_lapsed_is_not_taken_up_again_by_a_late_answer() {
 }
 
 #[test]
-fn a_tenure_that_lapsed_is_not_taken_up_again_by_a_late_question() {
+fn lapsed_lease_is_not_resumed_by_a_late_ask() {
     let mut leader = leader();
     leader.answered(Ask::Renew { lease: 1 }, Answer::Renewed, (at(2_700), at(2_710)));
     assert_eq!(leader.term(at(2_710)), None);
@@ -201,7 +201,7 @@ fn run(seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn two_never_lead_at_once_and_one_does_within_five_seconds_of_the_last_fault() {
+fn one_leads_at_a_time_and_within_5_s_of_the_last_fault() {
     let mut led = 0;
     for seed in 0..64 {
         led += run(seed).len();

@@ -125,22 +125,25 @@ impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::BadCount { least, most } => {
-                write!(f, "{least} to {most} slices; give at least 1, and no fewer at most")
+                write!(
+                    f,
+                    "{least} to {most} slices; the least must be at least 1 and the most no fewer"
+                )
             }
             Self::TooMany { asked, exist } => {
-                write!(f, "asks for {asked} slices of its size, {exist} exist")
+                write!(f, "asks for {asked} slices of its size; the fleet has {exist}")
             }
             Self::Memory { asked_mib, largest_mib } => write!(
                 f,
-                "asks for {asked_mib} MiB on each slice, at most {largest_mib} can be had"
+                "asks for {asked_mib} MiB on each slice; the most available is {largest_mib}"
             ),
             Self::Quota { asked, quota } => {
-                write!(f, "asks for {asked} slices, its tenant may hold {quota}")
+                write!(f, "asks for {asked} slices; the quota of its tenant is {quota}")
             }
-            Self::UnknownLength => f.write_str("has a deadline and does not say how long it takes"),
+            Self::UnknownLength => f.write_str("has a deadline but no duration"),
             Self::TooShort { takes, left } => write!(
                 f,
-                "takes {} s at best, its deadline is in {} s",
+                "takes {} s at best; its deadline is in {} s",
                 takes.as_secs(),
                 left.as_secs()
             ),

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_get_slices_of_one_size_even_if_the_smaller_ones_are_fewer() {
+    fn ranks_get_slices_of_one_size() {
         let slices = [slice(0, 0, 1), slice(0, 1, 3), slice(0, 1, 3)];
         assert_eq!(best(&slices, 2, 0), Some(vec![1, 2]));
         assert_eq!(best(&slices, 3, 0), Some(vec![0, 1, 2]), "mixed if there is no other way");

@@ -25,7 +25,7 @@ impl fmt::Display for Start {
             Self::First => f.write_str("first in the order"),
             Self::Backfills { ahead } => write!(f, "does not delay {ahead}, which is ahead of it"),
             Self::Promoted { waited } => {
-                write!(f, "put first after waiting {} s", waited.as_secs())
+                write!(f, "moved to the front after waiting {} s", waited.as_secs())
             }
         }
     }
@@ -47,7 +47,7 @@ impl fmt::Display for Stop {
         match self {
             Self::Inference { emergency: false } => f.write_str("inference needs the slices"),
             Self::Inference { emergency: true } => {
-                f.write_str("inference needs the slices sooner than the usual notice")
+                f.write_str("inference needs the slices before the notice period ends")
             }
             Self::Yields { to } => write!(f, "{to} goes first"),
         }
@@ -90,20 +90,20 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooFew { needs, exist } => {
-                write!(f, "needs {needs} slices of its size and memory, {exist} exist")
+                write!(f, "needs {needs} slices of its size and memory; the fleet has {exist}")
             }
-            Self::NotLent => f.write_str("nothing is lent while loaning is none"),
+            Self::NotLent => f.write_str("loaning is none: no slices are lent"),
             Self::Quota { needs, held, quota } => {
-                write!(f, "needs {needs} slices, its tenant holds {held} of at most {quota}")
+                write!(f, "needs {needs} slices; its tenant holds {held} of its quota of {quota}")
             }
             Self::TooFewIdle { needs, idle } => {
-                write!(f, "needs {needs} slices, {idle} are idle beyond what inference may need")
+                write!(f, "needs {needs} slices; {idle} are idle beyond the reserve for inference")
             }
-            Self::Coming { count } => write!(f, "{count} slices are being given back for it"),
+            Self::Coming { count } => write!(f, "{count} slices are being reclaimed for it"),
             Self::Behind { ahead, first } => {
-                write!(f, "{ahead} jobs go first; {first} cannot start yet")
+                write!(f, "{ahead} jobs are ahead; {first} is waiting for slices")
             }
-            Self::Stopping => f.write_str("was told to stop and has not yet"),
+            Self::Stopping => f.write_str("is stopping"),
         }
     }
 }

@@ -88,19 +88,19 @@ impl Situation<'_> {
 
     pub(super) fn may_stay(&self, there: &There<'_>) -> Result<usize, &'static str> {
         let gpu: &Gpu = &self.snapshot.gpus[there.gpu];
-        let model = there.replica.model.ok_or("its model is served no more")?;
+        let model = there.replica.model.ok_or("its model is no longer configured")?;
         if !gpu.healthy {
-            return Err("its GPU fails, leaves or is drained");
+            return Err("its GPU is failed, leaving or drained");
         }
         if there.slice.doomed {
-            return Err("its slice shall vanish");
+            return Err("its slice is being removed");
         }
         if !there.replica.current {
-            return Err("its model was changed");
+            return Err("its model has a new revision");
         }
         match there.replica.state {
             State::Starting | State::Ready => Ok(model),
-            State::Draining => Err("it is leaving"),
+            State::Draining => Err("it is draining"),
             State::Failed => Err("it failed"),
         }
     }

@@ -81,28 +81,30 @@ fn in_the_way(pin: &Pin, snapshot: &Snapshot, models: &[Model], others: &[&Pin])
     let beside = on_gpu().filter(|other| other.position == position);
     let beside_mib: f64 = beside.map(|other| memory_mib(&models[other.model])).sum();
     if !gpu.healthy {
-        return Some("its GPU fails, leaves or is drained".to_owned());
+        return Some("its GPU is failed, leaving or drained".to_owned());
     }
     if slice.is_none() && !(gpu.cuttable && gpu.kind.positions().contains(&position)) {
-        return Some("the GPU has no such slice and cannot be cut".to_owned());
+        return Some("the GPU has no such slice and cannot be reshaped".to_owned());
     }
     if slice.is_none() && profile.media {
-        return Some("slices with media engines are not cut".to_owned());
+        return Some("slices with media engines are not created".to_owned());
     }
     if slice.is_some_and(|slice| slice.doomed) {
-        return Some("the slice shall vanish".to_owned());
+        return Some("the slice is being removed".to_owned());
     }
     if memory_mib(model) > slice_mib || !placeable(model) {
         let needs_mib = memory_mib(model);
-        return Some(format!("a replica needs {needs_mib} MiB, the slice has {slice_mib:.0}"));
+        return Some(format!("a replica needs {needs_mib} MiB; the slice has {slice_mib:.0}"));
     }
     if let Some(other) = on_gpu().find(across) {
         let Pin { position, by, .. } = other;
         let name = &models[other.model].name;
-        return Some(format!("{name} is pinned across it, on {position}, by operator {by}"));
+        return Some(format!("it overlaps {position}, where operator {by} pinned {name}"));
     }
     if beside_mib + memory_mib(model) > slice_mib {
-        return Some(format!("{beside_mib:.0} of its {slice_mib:.0} MiB are pinned to others"));
+        return Some(format!(
+            "pinned replicas of other models take {beside_mib:.0} of its {slice_mib:.0} MiB"
+        ));
     }
     gpu.slices.iter().any(lent).then(|| "it is lent to a job".to_owned())
 }

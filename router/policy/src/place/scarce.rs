@@ -33,14 +33,14 @@ impl Situation<'_> {
             {
                 let needs_mib = self.memory_mib(index);
                 refusals.push(told(format!(
-                    "a replica needs {needs_mib} MiB; no slice has more than {free_mib:.0} left"
+                    "a replica needs {needs_mib} MiB; no slice has more than {free_mib:.0} MiB free"
                 )));
             } else if gets_rps < model.demand_rps * (1.0 - 1e-9)
                 || count < model.replicas_min.max(1)
             {
                 refusals.push(told(format!(
-                    "{} is to serve {:.1} requests/s and gets {gets_rps:.1} from {count} of at least \
-                     {} replicas: there is no room for more",
+                    "{} needs {:.1} rows/s and gets {gets_rps:.1} from {count} of at least {} \
+                     replicas: there is no room for more",
                     model.name, model.demand_rps, model.replicas_min
                 )));
             }
@@ -86,6 +86,6 @@ impl Situation<'_> {
                 None => fails = tried,
             }
         }
-        target.replace(found, "the fleet was planned anew, so that every model has something");
+        target.replace(found, "replanned the fleet so that every model has a replica");
     }
 }

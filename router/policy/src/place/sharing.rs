@@ -41,7 +41,7 @@ impl Situation<'_> {
                     capacity_rps: self.alone_rps(index, gpu, slice.position),
                     serves_rps: 0.0,
                     pinned: false,
-                    why: "its model was changed".to_owned(),
+                    why: "its model has a new revision".to_owned(),
                 });
             }
         }
@@ -95,7 +95,7 @@ impl Situation<'_> {
             capacity_rps,
             serves_rps: capacity_rps,
             pinned: false,
-            why: format!("no slice is left for it alone, and {count} others are on this one"),
+            why: format!("no free slice is left; it shares this one with {count} others"),
         })
     }
 

@@ -44,8 +44,7 @@ impl<'a> Situation<'a> {
     /// Why a new replica is where it is, if the planner says `why`.
     pub(super) fn why(&self, model: usize, why: &str) -> String {
         if self.unknown.contains(&model) {
-            return "nothing is known of it yet, so any slice with memory for it will do"
-                .to_owned();
+            return "no measurements yet; placed on any slice with enough memory".to_owned();
         }
         why.to_owned()
     }
@@ -230,7 +229,8 @@ fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
     let limit_ms = rules.latency_share * slo_ms;
     let Some(least_ms) = fastest_ms.iter().copied().reduce(f64::min) else {
         if !gpus.is_empty() {
-            told = Some(format!("{name} is not placed: no slice of the fleet has memory for it"));
+            told =
+                Some(format!("{name} cannot be placed: no slice of the fleet has enough memory"));
         }
         model.measured.clear();
         return (model, told);

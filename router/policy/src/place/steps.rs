@@ -154,7 +154,7 @@ impl<'a> Walk<'a> {
             });
         }
         for (gpu, (destroy, create)) in cuts {
-            let why = "slices that nobody is on make room for those that are wanted".to_owned();
+            let why = "unused slices make room for the ones needed".to_owned();
             self.step(Action::Cut { gpu, destroy, create }, why);
         }
         let any = !started.is_empty();
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
             .filter(|at| !of(at).stays)
             .min_by(|a, b| lost(of(a)).total_cmp(&lost(of(b))).then(a.cmp(b)));
         let Some(at) = least else { return false };
-        self.let_go(at, "; it goes before its successor is ready, since there is no room for both");
+        self.let_go(at, "; it stops before its successor is ready: no room for both");
         true
     }
 

@@ -26,7 +26,7 @@ pub(super) fn target(snapshot: &Snapshot) -> (Target, Vec<Refusal>) {
         let planned = || situation.plan_anew(&target);
         let found = if empty { planned().or_else(repaired) } else { repaired().or_else(planned) };
         match found {
-            Some(placed) => target.replace(placed, "the fleet was planned anew, for want of room"),
+            Some(placed) => target.replace(placed, "replanned the fleet: not enough free slices"),
             None => situation.share_out(&mut target, &mut refusals),
         }
     } else if snapshot.consolidate {
@@ -99,7 +99,7 @@ impl Situation<'_> {
                 stays[index] = false;
                 if let Some(replica) = one.replica {
                     let why = format!(
-                        "{} is to serve {:.1} requests/s, and {left_rps:.1} are left without it",
+                        "{} needs {:.1} rows/s, and {left_rps:.1} remain without it",
                         model.name, model.demand_rps
                     );
                     target.leaving.push(Leaving { replica, serves_rps: one.serves_rps, why });
@@ -133,7 +133,7 @@ impl Situation<'_> {
         let needs = |model: usize| {
             let Model { name, demand_rps, .. } = &self.models[model];
             let has_rps = held[model].0;
-            format!("{name} is to serve {demand_rps:.1} requests/s and has {has_rps:.1}; ")
+            format!("{name} needs {demand_rps:.1} rows/s and has {has_rps:.1}; ")
         };
         let mut placed = target.placed.clone();
         placed.extend(added.iter().flat_map(|slice| {
@@ -184,7 +184,7 @@ impl Situation<'_> {
         let under_way = |one: &&Placed| one.replica.is_none_or(|id| !ready.contains(&id));
         let count = target.placed.iter().filter(under_way).count();
         if count > 0 {
-            refuse(format!("nothing is moved: {count} replicas are still to be ready"));
+            refuse(format!("nothing is moved: {count} replicas are not ready yet"));
             return;
         }
         match self.plan_anew(target) {
@@ -194,8 +194,8 @@ impl Situation<'_> {
                     let why = format!("a plan on {} GPUs instead of {used}", gpus.len());
                     target.replace(placed, &why);
                 } else {
-                    let told = "nothing is moved: a plan from nothing takes";
-                    refuse(format!("{told} {} GPUs, {used} are used", gpus.len()));
+                    let told = "nothing is moved: a new plan needs";
+                    refuse(format!("{told} {} GPUs; {used} are in use", gpus.len()));
                 }
             }
             None => refuse("nothing is moved: no other plan was found".to_owned()),

@@ -142,7 +142,7 @@ fn explain(plan: &mut Plan, felt: &[Slowed]) {
         let replicas = plan.slices[slowed.slice].replicas.iter_mut();
         for replica in replicas.filter(|replica| replica.model == slowed.model) {
             let percent = (slowed.by - 1.0) * 100.0;
-            replica.why += &format!("; its neighbours cost it {percent:.1} %");
+            replica.why += &format!("; its neighbors slow it by {percent:.1} %");
         }
     }
 }

@@ -221,7 +221,7 @@ fn in_turn(terms: &Terms<'_>, slot: usize, tenants: &[(usize, f64)]) -> Vec<Repl
             worst_ms,
             slowdown: terms.demand.models[*model].slowdown,
             why: format!(
-                "{rate_rps:.1} requests/s do not fill {profile}: takes turns with {}; a round of \
+                "{rate_rps:.1} rows/s do not fill {profile}: takes turns with {}; a round of \
                  {:.1} ms and its own batch are {worst_ms:.1} ms of {limit_ms:.1} ms",
                 others.join(", "),
                 round.length_ms

@@ -21,7 +21,7 @@ fn world(rate: &dyn Fn(f64) -> f64, seed: u64) -> World<'_> {
 }
 
 #[test]
-fn a_load_that_doubles_in_ten_seconds_loses_less_than_one_in_a_hundred() {
+fn load_doubling_in_10_s_loses_under_one_percent() {
     let doubling = |at: f64| 800.0 * (1.0 + ((at - 300.0) / 10.0).clamp(0.0, 1.0));
     for seed in 0..10 {
         let outcome = world(&doubling, seed).run(Way::Forecast);
@@ -42,7 +42,7 @@ fn a_steady_load_changes_hardly_anything() {
 }
 
 #[test]
-fn fourteen_days_of_production_are_served_with_far_less_than_their_peak() {
+fn fourteen_production_days_need_far_less_than_the_peak() {
     let (rate, length) = production(TRACE);
     let world = World { length, tick: Duration::from_secs(10), ..world(&rate, 1) };
     let world = World { load_time: Duration::from_secs(30), ..world };

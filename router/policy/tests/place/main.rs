@@ -15,7 +15,7 @@ use simgpu::random::Random;
 use world::{World, between, model};
 
 #[test]
-fn whatever_happens_geometry_is_legal_and_nobody_gets_anothers_slice() {
+fn geometry_stays_legal_and_slices_have_one_owner() {
     for seed in 0..40 {
         let mut random = Random::new(seed);
         let mut world = World::new(&mut random, true);
@@ -112,7 +112,7 @@ fn a_load_that_shrinks_gives_gpus_back() {
 }
 
 #[test]
-fn of_a_surplus_those_that_start_go_first_and_then_the_least_busy() {
+fn scale_down_stops_starting_then_least_busy_replicas() {
     let mut world = World::empty(1, vec![model("a", 100.0, 90.0)]);
     world.hold((0, "1g.10gb@0"), 0, State::Ready, 0.9);
     world.hold((0, "1g.10gb@1"), 0, State::Ready, 0.1);
@@ -146,7 +146,7 @@ fn nothing_is_kept_of_a_model_that_nobody_asks_for_if_it_may_go() {
 }
 
 #[test]
-fn where_there_is_no_room_for_both_the_least_harmful_goes_first_and_it_is_said() {
+fn without_room_for_both_the_least_harmful_stops_first() {
     let mut world = World::empty(1, vec![model("a", 100.0, 80.0), model("b", 100.0, 600.0)]);
     world.hold((0, "7g.80gb@0"), 0, State::Ready, 0.2);
     let decision = place(&world.snapshot(false));
@@ -157,7 +157,7 @@ fn where_there_is_no_room_for_both_the_least_harmful_goes_first_and_it_is_said()
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_numbers_and_the_rest_is_served() {
+fn unplaced_demand_is_reported_and_the_rest_is_served() {
     let world = World::empty(1, vec![model("a", 100.0, 100_000.0), model("b", 100.0, 50.0)]);
     let decision = place(&world.snapshot(false));
     let of = |wanted: usize| {
@@ -165,11 +165,11 @@ fn what_does_not_fit_is_refused_with_the_numbers_and_the_rest_is_served() {
     };
     assert!(of(0) >= 1 && of(1) == 1, "{decision:#?}");
     assert_eq!(decision.refusals.len(), 1, "{decision:#?}");
-    assert!(decision.refusals[0].why.starts_with("a is to serve 100000.0 requests/s and gets "));
+    assert!(decision.refusals[0].why.starts_with("a needs 100000.0 rows/s and gets "));
 }
 
 #[test]
-fn lent_and_pinned_slices_and_gpus_that_cannot_be_cut_are_left_as_they_are() {
+fn lent_pinned_and_fixed_slices_are_left_alone() {
     let mut world = World::empty(2, vec![model("a", 100.0, 250.0)]);
     world.lend(0, "4g.40gb@0");
     world.hold((0, "1g.10gb@4"), 0, State::Ready, 0.1);
@@ -203,7 +203,7 @@ fn the_same_snapshot_has_the_same_decision() {
 }
 
 #[test]
-fn a_model_of_which_nothing_is_known_is_put_wherever_its_memory_fits() {
+fn unmeasured_model_is_placed_by_memory_alone() {
     let mut unknown = model("a", 100.0, 5.0);
     unknown.measured.clear();
     unknown.memory_mib = Some(15_000);
@@ -241,14 +241,14 @@ fn now(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn models_without_a_slice_of_their_own_share_by_memory_where_the_fewest_are() {
+fn models_share_the_least_crowded_slices_by_memory() {
     let models = ["a", "b", "c", "d"].map(|name| sized(name, 8_000)).to_vec();
     let world = fixed(2, models);
     assert_eq!(now(&world), ["+0:0", "+1:1", "+0:2", "+1:3"]);
 }
 
 #[test]
-fn a_model_without_memory_anywhere_is_named_and_others_are_served() {
+fn model_that_fits_nowhere_is_named_and_others_served() {
     let world = fixed(1, vec![sized("a", 15_000), sized("b", 8_000)]);
     assert_eq!(now(&world), ["+0:0"]);
     let decision = place(&world.snapshot(false));
@@ -258,7 +258,7 @@ fn a_model_without_memory_anywhere_is_named_and_others_are_served() {
 }
 
 #[test]
-fn an_earlier_edition_goes_only_when_its_successor_on_the_same_slice_is_ready() {
+fn old_revision_stops_once_its_successor_is_ready() {
     let mut world = fixed(1, vec![sized("a", 8_000)]);
     world.hold((0, "2g.20gb@0"), 0, State::Ready, 0.5);
     world.gpus[0].slices[0].replicas[0].current = false;
@@ -270,7 +270,7 @@ fn an_earlier_edition_goes_only_when_its_successor_on_the_same_slice_is_ready() 
 }
 
 #[test]
-fn an_earlier_edition_goes_first_where_there_is_no_memory_for_both() {
+fn old_revision_stops_first_without_memory_for_both() {
     let mut world = fixed(1, vec![sized("a", 15_000)]);
     world.hold((0, "2g.20gb@0"), 0, State::Ready, 0.5);
     world.gpus[0].slices[0].replicas[0].current = false;
@@ -280,7 +280,7 @@ fn an_earlier_edition_goes_first_where_there_is_no_memory_for_both() {
 }
 
 #[test]
-fn a_replica_moves_off_a_slice_that_shall_vanish_before_that_is_cut_away() {
+fn replica_moves_before_its_slice_is_destroyed() {
     let mut world = fixed(2, vec![sized("a", 8_000)]);
     world.hold((0, "2g.20gb@0"), 0, State::Ready, 0.5);
     world.gpus[0].slices[0].doomed = true;
@@ -290,7 +290,7 @@ fn a_replica_moves_off_a_slice_that_shall_vanish_before_that_is_cut_away() {
 }
 
 #[test]
-fn a_replica_on_a_slice_that_shall_vanish_rather_shares_than_makes_way() {
+fn replica_of_a_doomed_slice_shares_rather_than_displaces() {
     let mut world = World::empty(1, vec![sized("a", 8_000), sized("b", 8_000)]);
     world.gpus[0].cuttable = false;
     world.hold((0, "3g.40gb@0"), 0, State::Ready, 0.5);
@@ -333,7 +333,7 @@ fn only_the_lent_slices_that_replicas_need_are_wanted_back() {
 }
 
 #[test]
-fn a_slice_for_a_job_is_cut_where_others_are_lent_and_nothing_is_in_the_way() {
+fn job_slice_is_cut_beside_lent_ones_where_free() {
     let mut world = World::empty(3, vec![model("a", 100.0, 90.0)]);
     world.hold((0, "3g.40gb@4"), 0, State::Ready, 0.5);
     let found = |world: &World, profile: &str| {
@@ -368,7 +368,7 @@ fn what_was_begun_is_carried_through_while_the_demand_stays() {
 }
 
 #[test]
-fn a_model_that_is_too_slow_is_put_where_it_is_fastest_or_anywhere_and_it_is_said() {
+fn too_slow_model_is_placed_where_fastest_and_reported() {
     let decide = |slo_ms: f64| {
         let slow = Model { slo_ms, ..model("slow", 100.0, 50.0) };
         let world = World::empty(2, vec![slow, model("b", 100.0, 50.0)]);

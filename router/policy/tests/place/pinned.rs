@@ -64,7 +64,7 @@ fn a_pinned_replica_never_moves() {
 }
 
 #[test]
-fn a_replica_is_moved_where_it_is_wanted_and_its_model_stays_served() {
+fn pinned_replica_moves_and_its_model_stays_served() {
     for seed in 530..550 {
         let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
@@ -87,7 +87,7 @@ fn a_replica_is_moved_where_it_is_wanted_and_its_model_stays_served() {
 }
 
 #[test]
-fn a_drained_worker_ends_with_nothing_on_it_while_others_have_room() {
+fn drained_worker_ends_empty_while_others_have_room() {
     for seed in 550..570 {
         let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
@@ -119,7 +119,7 @@ fn a_drained_worker_ends_with_nothing_on_it_while_others_have_room() {
 }
 
 #[test]
-fn a_pin_where_the_replica_is_moves_nothing_and_says_who_wants_it() {
+fn pin_in_place_moves_nothing_and_names_its_operator() {
     let mut world = World::empty(2, vec![model("a", 100.0, 90.0)]);
     world.hold((0, "1g.10gb@0"), 0, State::Ready, 0.9);
     world.pin(0, (0, "1g.10gb@0"));
@@ -170,7 +170,7 @@ fn models_share_a_pinned_slice_if_it_has_memory_for_both() {
 }
 
 #[test]
-fn a_pin_that_cannot_hold_is_told_and_its_model_is_placed_all_the_same() {
+fn impossible_pin_is_reported_and_its_model_placed() {
     let told = |change: fn(&mut World)| {
         let mut world = World::empty(2, vec![model("a", 100.0, 90.0), model("b", 100.0, 90.0)]);
         world.pin(0, (0, "1g.10gb@0"));
@@ -187,18 +187,18 @@ fn a_pin_that_cannot_hold_is_told_and_its_model_is_placed_all_the_same() {
         why
     };
     let gone = told(|world| world.gpus[0].healthy = false);
-    assert_eq!(gone, "its GPU fails, leaves or is drained");
+    assert_eq!(gone, "its GPU is failed, leaving or drained");
     let lent = told(|world| world.lend(0, "2g.20gb@0"));
     assert_eq!(lent, "it is lent to a job");
     let large = told(|world| world.models[0].memory_mib = Some(12_000));
-    assert_eq!(large, "a replica needs 12000 MiB, the slice has 9851");
+    assert_eq!(large, "a replica needs 12000 MiB; the slice has 9851");
     let uncut = told(|world| world.gpus[0].cuttable = false);
-    assert_eq!(uncut, "the GPU has no such slice and cannot be cut");
+    assert_eq!(uncut, "the GPU has no such slice and cannot be reshaped");
     let across = told(|world| {
         world.pin(1, (0, "3g.40gb@0"));
         world.pins.rotate_right(1);
     });
-    assert_eq!(across, "b is pinned across it, on 3g.40gb@0, by operator ada");
+    assert_eq!(across, "it overlaps 3g.40gb@0, where operator ada pinned b");
 }
 
 #[test]

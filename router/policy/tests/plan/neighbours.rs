@@ -19,7 +19,7 @@ fn hungry() -> Problem {
 }
 
 #[test]
-fn a_plan_that_knows_of_interference_keeps_objectives_that_a_blind_one_misses() {
+fn interference_aware_plan_meets_what_a_blind_one_misses() {
     let problem = hungry();
     let blind = Planner::Blind.plan(&problem).unwrap();
     assert!(!misses(&problem, &blind).is_empty(), "nobody is slowed: this test shows nothing");

@@ -23,17 +23,17 @@ fn check(seeds: std::ops::Range<u64>, share_slices: bool) {
 }
 
 #[test]
-fn fifty_fleets_with_a_slice_to_each_model_are_planned_near_the_bound() {
+fn fifty_unshared_fleets_are_planned_near_the_bound() {
     check(50..100, false);
 }
 
 #[test]
-fn fifty_fleets_with_shared_slices_are_planned_near_the_bound_first_half() {
+fn shared_fleets_are_planned_near_the_bound_first_half() {
     check(50..75, true);
 }
 
 #[test]
-fn fifty_fleets_with_shared_slices_are_planned_near_the_bound_second_half() {
+fn shared_fleets_are_planned_near_the_bound_second_half() {
     check(75..100, true);
 }
 

@@ -57,7 +57,7 @@ fn with_shared_slices_one_gpu_less_is_enough_each_time() {
 }
 
 #[test]
-fn what_is_left_of_the_gpus_is_spread_evenly_and_takes_no_more_of_them() {
+fn headroom_is_spread_evenly_on_the_same_gpus() {
     for number in 1..=3 {
         let problem = scenario(number, true);
         let (tight, roomy) = (solve(&problem).unwrap(), solve_roomily(&problem).unwrap());

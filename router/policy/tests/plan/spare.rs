@@ -82,7 +82,7 @@ fn what_no_slice_can_do_is_named_with_its_limit() {
 }
 
 #[test]
-fn a_model_for_which_no_slice_has_memory_is_named_with_the_cause() {
+fn model_without_memory_anywhere_is_named() {
     let mut problem = scenario(1, true);
     problem.models[1].memory_mib = Some(200_000);
     let model = problem.models[1].name.clone();

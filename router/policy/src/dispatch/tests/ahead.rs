@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_replica_quicker_than_the_way_to_it_is_given_batches_as_large_as_there_are() {
+fn replica_faster_than_its_link_gets_full_batches() {
     let us = Duration::from_micros;
     let mut rig = Rig::new(Settings::routed(ms(1_000), 64), Slo);
     // To the whole microsecond, nothing is gained by a second row.
@@ -37,7 +37,7 @@ fn a_batch_is_sent_ahead_when_the_running_one_is_about_to_end() {
 }
 
 #[test]
-fn a_batch_that_could_be_larger_waits_for_an_answer_that_is_about_to_come() {
+fn small_batch_waits_for_a_response_about_to_come() {
     let us = Duration::from_micros;
     let mut rig = Rig::new(Settings { lead: us(300), ..settings(4) }, EarlyDrop);
     rig.add(0, &[(1, us(200)), (4, us(200))]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_failed_batch_is_tried_again_and_given_up_only_after_four_faults() {
+fn failed_batch_is_retried_up_to_four_faults() {
     let mut rig = Rig::slow(4);
     let id = rig.arrive(|arrival| arrival.deadline = at(60_000)).unwrap();
     for fault in 1..=4 {
@@ -17,7 +17,7 @@ fn a_failed_batch_is_tried_again_and_given_up_only_after_four_faults() {
 }
 
 #[test]
-fn a_replica_that_failed_three_times_gets_nothing_until_its_pause_is_over() {
+fn breaker_opens_after_three_faults_until_its_backoff_ends() {
     let mut rig = Rig::slow(4);
     for _ in 0..3 {
         rig.arrive(|arrival| arrival.deadline = far()).unwrap();
@@ -41,7 +41,7 @@ fn far() -> Moment {
 }
 
 #[test]
-fn a_request_under_which_replicas_die_takes_no_more_than_two_with_it() {
+fn request_that_kills_replicas_gets_two_tries() {
     let mut rig = Rig::slow(4);
     for replica in 1..4 {
         rig.add(replica, &slow(4));
@@ -57,7 +57,7 @@ fn a_request_under_which_replicas_die_takes_no_more_than_two_with_it() {
 }
 
 #[test]
-fn requests_of_a_lost_replica_go_to_another_if_they_can_be_in_time() {
+fn requests_of_a_lost_replica_are_retried_if_in_time() {
     let mut rig = Rig::slow(4);
     rig.add(1, &slow(4));
     let in_time = rig.one();
@@ -98,7 +98,7 @@ fn a_spoilt_batch_is_halved_until_only_the_culprit_fails() {
 }
 
 #[test]
-fn a_request_too_tight_for_the_idle_replica_waits_for_the_faster_one() {
+fn tight_request_waits_for_the_faster_replica() {
     let mut rig = Rig::new(settings(4), Slo);
     rig.add(0, &[(1, ms(5)), (4, ms(8))]);
     rig.add(1, &[(1, ms(40)), (4, ms(45))]);
@@ -111,7 +111,7 @@ fn a_request_too_tight_for_the_idle_replica_waits_for_the_faster_one() {
 }
 
 #[test]
-fn when_the_last_replica_drains_those_who_wait_are_told_at_the_next_tick() {
+fn drain_of_last_replica_refuses_waiting_at_next_tick() {
     let mut rig = Rig::slow(4);
     let running = rig.one();
     let waiting = rig.one();

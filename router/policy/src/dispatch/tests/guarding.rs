@@ -40,7 +40,7 @@ impl Rig {
 }
 
 #[test]
-fn a_protected_request_that_just_missed_a_late_batch_is_in_the_next_with_all_its_like() {
+fn protected_requests_join_the_batch_after_a_late_one() {
     let mut rig = Rig::flooded_and_busy();
     let (first, due) = (rig.ask(MODEST, 1), rig.now + OBJECTIVE);
     let others = rig.ask(FLOOD, 9);
@@ -57,7 +57,7 @@ fn a_protected_request_that_just_missed_a_late_batch_is_in_the_next_with_all_its
 }
 
 #[test]
-fn a_protected_request_is_let_in_for_the_last_of_the_others_due_before_it() {
+fn protected_request_displaces_the_last_due_before_it() {
     let mut rig = Rig::flooded_and_busy();
     let others = rig.ask(FLOOD, 40);
     assert!((10..=HALF as usize).contains(&others.len()), "{others:?}: one batch and no queue");
@@ -73,7 +73,7 @@ fn a_protected_request_is_let_in_for_the_last_of_the_others_due_before_it() {
 }
 
 #[test]
-fn others_are_served_by_a_replica_too_slow_for_those_who_are_protected() {
+fn slow_replica_serves_unprotected_requests() {
     let mut rig = Rig::flooded();
     rig.wait_until(rig.now + ms(1_000));
     rig.add(1, &[(1, ms(40)), (32, ms(90))]);

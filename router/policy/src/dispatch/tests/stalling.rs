@@ -13,7 +13,7 @@ fn two() -> (Rig, u64) {
 }
 
 #[test]
-fn a_request_on_a_replica_that_hangs_is_tried_on_another_in_time() {
+fn request_on_a_hung_replica_is_hedged_in_time() {
     let (mut rig, id) = two();
     rig.wait_until(at(19));
     assert!(rig.retried.is_empty());
@@ -45,7 +45,7 @@ fn the_first_answer_counts_and_the_other_changes_nothing() {
 }
 
 #[test]
-fn without_another_replica_a_request_is_answered_at_its_deadline_and_the_replica_given_up() {
+fn hung_sole_replica_is_dropped_after_the_deadline_refusal() {
     let mut rig = Rig::new(settings(1), Slo);
     rig.add(0, &[(1, ms(5))]);
     let id = rig.one();
@@ -72,7 +72,7 @@ fn a_request_that_hangs_every_replica_hangs_no_more_than_two() {
 }
 
 #[test]
-fn a_batch_sent_ahead_to_a_replica_that_hangs_is_called_off_and_tried_elsewhere() {
+fn batch_ahead_on_a_hung_replica_moves_to_another() {
     let ahead = Settings { lead: ms(2), objective: ms(100), ..settings(1) };
     let mut rig = Rig::new(ahead, Slo);
     rig.add(0, &[(1, ms(5))]);

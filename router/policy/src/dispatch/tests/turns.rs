@@ -23,7 +23,7 @@ impl Rig {
 }
 
 #[test]
-fn a_batch_is_formed_when_the_process_is_free_with_all_who_came_meanwhile() {
+fn batch_forms_when_the_shared_process_is_free() {
     let mut rig = sharing(30);
     rig.machine.step_aside(0, at(20));
     for _ in 0..4 {
@@ -72,7 +72,7 @@ fn no_batch_takes_longer_than_the_longest_turn() {
 }
 
 #[test]
-fn leeway_is_what_is_left_of_the_objective_once_the_batch_is_allowed_for() {
+fn leeway_is_the_objective_less_the_batch() {
     let mut rig = sharing(30);
     assert_eq!(rig.machine.leeway(0, rig.now), f64::INFINITY);
     rig.machine.step_aside(0, at(20));
@@ -82,7 +82,7 @@ fn leeway_is_what_is_left_of_the_objective_once_the_batch_is_allowed_for() {
 }
 
 #[test]
-fn the_longest_turn_follows_from_the_tightest_objective_and_how_many_share() {
+fn longest_turn_follows_tightest_objective_and_sharers() {
     assert_eq!(longest_turn(&[ms(100)]), None);
     assert_eq!(longest_turn(&[ms(100), ms(900)]), Some(ms(60)));
     assert_eq!(longest_turn(&[ms(100), ms(900), ms(200)]), Some(ms(40)));

@@ -53,7 +53,7 @@ fn it_is_done_when_all_ranks_left_with_0_and_not_before() {
 }
 
 #[test]
-fn one_rank_that_fails_stops_the_others_and_the_job_is_tried_again_as_often_as_it_may() {
+fn failed_rank_stops_the_gang_and_the_job_retries_its_limit() {
     let record = running();
     let up = told(&record, RankState::Running);
     let told = settle(&record, &[up, ended(&record, 3)], &NOW).0;
@@ -71,7 +71,7 @@ fn one_rank_that_fails_stops_the_others_and_the_job_is_tried_again_as_often_as_i
 }
 
 #[test]
-fn one_told_to_stop_waits_to_go_on_unless_its_progress_says_it_had_ended() {
+fn stopped_job_waits_to_resume_unless_it_had_ended() {
     let record = stopped(&running(), State::Preempted);
     let left = settle(&record, &[ended(&record, 143), ended(&record, 0)], &NOW).0;
     assert_eq!((left.state, left.failures), (State::Preempted, 0));
@@ -118,7 +118,7 @@ fn a_limit_that_was_broken_would_be_broken_again() {
 }
 
 #[test]
-fn ranks_out_of_reach_for_longer_than_their_loan_are_no_failure_of_the_job() {
+fn ranks_unreachable_past_their_loan_are_no_job_failure() {
     let record = running();
     let gone = settle(&record, &[RankSeen::Gone, RankSeen::Gone], &NOW).0;
     assert_eq!((gone.state, gone.failures), (State::Preempted, 0));

@@ -31,7 +31,7 @@ fn what_could_never_run_is_refused_with_the_numbers() {
 }
 
 #[test]
-fn a_deadline_is_refused_if_it_cannot_be_kept_or_nobody_can_tell() {
+fn unkeepable_or_unknowable_deadline_is_rejected() {
     let scene = Scene::new(4);
     let unknown = Ask { takes: None, ..due(60, 1, 1) };
     assert_eq!(admitted(&scene, &unknown, 4), Err(Refused::UnknownLength));

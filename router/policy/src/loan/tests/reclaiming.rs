@@ -68,7 +68,7 @@ fn no_job_is_stopped_that_could_have_been_spared() {
 }
 
 #[test]
-fn a_job_that_never_checkpoints_is_stopped_last_but_not_for_ever() {
+fn job_without_checkpoints_is_stopped_last() {
     let mut scene = Scene::new(2);
     let silent = scene.runs(ask(1, 1), &[0], 0);
     let honest = scene.runs(ask(1, 1), &[1], 0);
@@ -94,7 +94,7 @@ fn a_job_that_checkpoints_within_the_notice_loses_little() {
 }
 
 #[test]
-fn it_begins_a_notice_before_the_slices_are_needed_and_not_earlier() {
+fn reclaim_begins_one_notice_period_before_the_need() {
     let mut scene = Scene::new(1);
     scene.runs(ask(1, 1), &[0], 0);
     scene.wants(1, scene.now + SECOND * 12);
@@ -130,7 +130,7 @@ fn slices_that_are_idle_or_on_their_way_back_are_counted_first() {
 }
 
 #[test]
-fn headroom_that_the_forecast_asks_for_is_rebuilt_by_ours_and_not_by_aryl() {
+fn forecast_headroom_is_rebuilt_by_sluice_not_by_aryl() {
     let mut scene = Scene::new(2);
     scene.runs(ask(1, 1), &[0], 0);
     scene.runs(ask(1, 1), &[1], 0);

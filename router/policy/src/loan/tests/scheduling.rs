@@ -99,7 +99,7 @@ fn jobs_of_one_queue_do_not_stop_each_other() {
 }
 
 #[test]
-fn nobody_is_stopped_for_a_gang_that_could_not_start_all_the_same() {
+fn no_job_stops_for_a_gang_that_cannot_start() {
     let mut scene = Scene::new(3);
     let old = scene.runs(ask(1, 1), &[0], 0);
     scene.job(old).attained = 5000.0;
@@ -128,7 +128,7 @@ fn a_second_decision_asks_nobody_else_while_slices_are_coming() {
 }
 
 #[test]
-fn a_job_that_waited_too_long_goes_before_all_and_its_past_is_forgiven() {
+fn starving_job_goes_first_and_its_past_is_forgiven() {
     let mut scene = Scene::new(1);
     scene.now = at(8 * 3600);
     let poor = scene.waits(ask(1, 1), 3600);
@@ -163,7 +163,7 @@ fn the_tenant_that_had_least_of_what_it_deserves_goes_first() {
 }
 
 #[test]
-fn a_tenant_beyond_its_share_makes_room_for_one_below_and_no_further() {
+fn tenant_above_its_share_yields_to_one_below() {
     let mut scene = Scene::new(4);
     scene.rules.fair_tenants = true;
     let rich: Vec<JobId> = (0..4).map(|slice| scene.runs(ask(1, 1), &[slice], 0)).collect();
@@ -175,7 +175,7 @@ fn a_tenant_beyond_its_share_makes_room_for_one_below_and_no_further() {
 }
 
 #[test]
-fn ranks_yield_only_to_a_clearly_shorter_job_where_lengths_are_known() {
+fn running_job_yields_only_to_a_clearly_shorter_one() {
     let mut scene = Scene::ordered(Srtf, 1);
     scene.runs(takes(60, ask(1, 1)), &[0], 0);
     let similar = scene.waits(takes(40, ask(1, 1)), 10);
@@ -198,7 +198,7 @@ fn gittins_puts_the_job_first_that_is_likely_to_end_soon() {
 }
 
 #[test]
-fn within_a_tenant_the_job_that_had_least_of_its_time_goes_first_under_ltgf() {
+fn ltgf_starts_the_job_with_the_least_time_in_a_tenant() {
     let mut scene = Scene::ordered(Ltgf, 1);
     let served = scene.waits(ask(1, 1), 0);
     scene.job(served).ran = MINUTE * 60;

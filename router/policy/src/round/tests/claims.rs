@@ -41,7 +41,7 @@ fn check(bench: &Bench, seed: u64) {
                     "seed {seed}: {at} serves and is lent to {owner:?}"
                 );
                 if let Some(rank) = &slice.rank {
-                    assert_eq!(owner, Some(&rank.job), "seed {seed}: told but not committed");
+                    assert_eq!(owner, Some(&rank.job), "seed {seed}: sent but not committed");
                     *ranks.entry(rank.job).or_default() += 1;
                 }
             }
@@ -49,7 +49,7 @@ fn check(bench: &Bench, seed: u64) {
     }
     for job in &bench.world.jobs {
         let told = ranks.get(&job.id).copied().unwrap_or(0);
-        assert_eq!(told, job.life.seats.len(), "seed {seed}: a gang is told whole");
+        assert_eq!(told, job.life.seats.len(), "seed {seed}: a gang is sent whole");
     }
 }
 

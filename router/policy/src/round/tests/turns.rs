@@ -37,7 +37,7 @@ fn a_job_starts_on_a_slice_cut_for_it_and_beside_a_replica() {
 }
 
 #[test]
-fn a_slice_that_inference_needs_is_called_back_in_the_round_that_sees_it() {
+fn needed_slice_is_reclaimed_in_the_round_that_sees_it() {
     let mut bench = Bench::new(1, &["m"]);
     bench.settle();
     bench.world.jobs.push(job(7, 1, 1, bench.now_ms));
