@@ -12,11 +12,11 @@
 //! never cut. A replica that an operator has pinned stays where he wants it, and what is in its way
 //! moves.
 
-mod begun;
-mod loaned;
+mod existing;
+mod lent_slices;
 mod pinned;
-mod scarce;
 mod sharing;
+mod shortage;
 mod situation;
 mod steps;
 mod target;
@@ -24,7 +24,7 @@ mod target;
 use mig::{Kind, Position};
 
 pub use self::{
-    loaned::{Room, room, wanted_back},
+    lent_slices::{Room, room, wanted_back},
     pinned::{Pin, obstacle},
 };
 

@@ -13,14 +13,14 @@ mod grow;
 mod job;
 mod lend;
 pub mod order;
+mod preemption;
+mod reasons;
 mod reclaim;
 mod reserve;
-mod room;
 mod schedule;
 mod share;
 mod speed;
 mod throttle;
-mod why;
 
 #[cfg(test)]
 mod tests;
@@ -34,11 +34,11 @@ pub use self::{
     job::{Ask, Class, Job, JobId, Phase, has_room},
     lend::Loaning,
     order::{History, Order},
+    reasons::{Start, Stop, Wait, Why},
     reclaim::{begin_by, work_lost},
     share::{Account, Use, accrue},
     speed::{SCALING_OVERHEAD, TRAINING_SPEED, gang_speed, slice_speed},
     throttle::{Duty, Pace},
-    why::{Start, Stop, Wait, Why},
 };
 
 use self::free_slices::Desk;

@@ -7,7 +7,7 @@ mod attained;
 mod deficit;
 mod fifo;
 mod gittins;
-mod told_length;
+mod remaining_time;
 
 use std::{cmp::Ordering, fmt};
 
@@ -19,7 +19,7 @@ pub use self::{
     deficit::{Ftf, Ltgf},
     fifo::{Backfill, Fifo},
     gittins::{Gittins, History},
-    told_length::{Deadline, Srtf},
+    remaining_time::{Deadline, Srtf},
 };
 
 /// An order by which jobs get slices.

@@ -1,8 +1,8 @@
 //! Who starts, and who waits for what.
 
 use super::{
-    Act, Ask, Loaning, Phase, Start, Wait, Why, free_slices::Desk, reserve::Reservation,
-    room::Makers,
+    Act, Ask, Loaning, Phase, Start, Wait, Why, free_slices::Desk, preemption::Makers,
+    reserve::Reservation,
 };
 use crate::moment::Moment;
 

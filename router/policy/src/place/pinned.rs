@@ -7,7 +7,7 @@ use mig::Position;
 
 use super::{
     Leaving, Placed, Refusal, Slice, Snapshot, Target,
-    begun::kept,
+    existing::kept,
     situation::{Situation, placeable},
 };
 use crate::plan::{self, Choice, Model};
@@ -149,7 +149,7 @@ impl Situation<'_> {
 
     /// The replica that is there already and was to leave.
     fn taken_back(&self, target: &mut Target, pin: &Pin) -> Option<Placed> {
-        let is_it = |there: &super::begun::There<'_>| {
+        let is_it = |there: &super::existing::There<'_>| {
             (there.gpu, there.slice.position) == (pin.gpu, pin.position)
                 && self.may_stay(there) == Ok(pin.model)
         };

@@ -4,7 +4,6 @@
 //! budget of work; a [`Plan`] with a proven lower bound comes back.
 
 mod assign;
-mod aware;
 pub mod baselines;
 mod bind;
 mod capacity;
@@ -13,28 +12,29 @@ mod cycle;
 mod fill;
 mod flow;
 mod hardware;
+mod headroom;
+mod incremental;
+mod interference;
 mod master;
 mod outcome;
 mod pack;
 mod problem;
 mod relax;
-mod replan;
 mod room;
-mod roomy;
 mod rounding;
 mod search;
 mod simplex;
 
 use mig::Kind;
 
-pub use aware::misses;
+pub use self::interference::misses;
 pub use capacity::Choice;
 pub(crate) use capacity::ways;
+pub use headroom::solve_roomily;
+pub use incremental::{Replan, moves, repair, replan};
 pub use outcome::{Plan, PlanError, Replica, Slice};
 pub use problem::{Gpus, Measured, Model, Problem, Row, Rules};
-pub use replan::{Replan, moves, repair, replan};
 pub use room::Site;
-pub use roomy::solve_roomily;
 
 use self::{
     cover::Turns,
@@ -62,7 +62,7 @@ pub fn solve(problem: &Problem) -> Result<Plan, PlanError> {
 ///
 /// Neighbours are expected to slow each other as the models' loads say.
 pub fn solve_from(problem: &Problem, current: &[Slice]) -> Result<Plan, PlanError> {
-    aware::solve(problem, current)
+    interference::solve(problem, current)
 }
 
 /// As [`solve_from`], as if no slice felt another.

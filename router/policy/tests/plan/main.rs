@@ -4,8 +4,8 @@
 
 mod checker;
 mod fleets;
+mod incremental;
 mod neighbours;
 mod random;
-mod replan;
 mod scenarios;
 mod spare;
