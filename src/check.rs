@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use config::{Config, Problems, Report, Warnings};
+use config::{CheckReport, Config, Problems, Warnings};
 
 /// The exit code of a bad configuration.
 const BAD_CONFIGURATION: u8 = 78;
@@ -64,7 +64,7 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
         Err(problems) => {
             let stdout = match args.format {
                 Format::Text => format!("{problems}\n"),
-                Format::Json => Report::of_problems(&problems).to_json() + "\n",
+                Format::Json => CheckReport::of_problems(&problems).to_json() + "\n",
             };
             return Verdict { stdout, stderr: String::new(), code: BAD_CONFIGURATION };
         }
@@ -82,7 +82,7 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
             }
         }
         Format::Json => {
-            let mut report = Report::of_config(&config, &warnings);
+            let mut report = CheckReport::of_config(&config, &warnings);
             report.ok = !denied;
             report.settings = args.print.then_some(config.effective.settings.as_slice());
             verdict.stdout = report.to_json() + "\n";

@@ -4,6 +4,7 @@
 //! generators or traces, and a simulated minute takes milliseconds. The machine under test is
 //! [`policy::dispatch::Dispatch`] itself: there is no second copy of any decision here.
 
+mod balance;
 pub mod claims;
 pub mod clairvoyant;
 pub mod colocation;

@@ -8,11 +8,11 @@ use policy::{
     dispatch::Settings,
     interference::Draw,
     plan::{self, PlanError, Problem, Rules, baselines::Planner},
-    spread::{self, NoRoom, Slice, Want},
 };
 use simgpu::{SimError, random::Random};
 
 use crate::{
+    balance::{NoRoom, Slice, Want, balance},
     fleet::{Fault, SimFleet, SimModel, SimReplica, Stream, Times, Trouble},
     start::{Placed, Start},
     study::{Placement, Study, Subject},
@@ -107,7 +107,7 @@ fn spread_out(study: &Study) -> Result<(Vec<Geometry>, Vec<PlacedProcess>), Plac
         replicas: subject.replicas,
     };
     let wants: Vec<Want> = study.models.iter().map(want).collect();
-    let chosen = spread::spread(&slices, &wants);
+    let chosen = balance(&slices, &wants);
     let models = study.models.iter().enumerate();
     let models =
         models.flat_map(|(index, subject)| std::iter::repeat_n(index, subject.replicas as usize));

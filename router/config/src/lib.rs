@@ -38,7 +38,7 @@ pub use self::{
     page::page,
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},
-    report::Report,
+    report::CheckReport,
     secrets::KeyHash,
     source::{Environment, Source},
     summary::{GpuSummary, ModelSummary, Summary},

@@ -11,7 +11,7 @@ use crate::{
 
 /// The outcome of reading a configuration.
 #[derive(Debug, Serialize)]
-pub struct Report<'a> {
+pub struct CheckReport<'a> {
     pub ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<&'a Problems>,
@@ -23,7 +23,7 @@ pub struct Report<'a> {
     pub settings: Option<&'a [Setting]>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> CheckReport<'a> {
     /// Of a sound configuration.
     pub fn of_config(config: &'a Config, warnings: &'a Warnings) -> Self {
         let summary = Some(config.summary());

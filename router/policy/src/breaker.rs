@@ -13,7 +13,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     state: State,
     pause: Duration,
 }
@@ -32,7 +32,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    pub fn allows(&self, now: Moment) -> bool {
+    pub(crate) fn allows(&self, now: Moment) -> bool {
         match self.state {
             State::Closed { .. } => true,
             State::Open { until } => now >= until,
@@ -41,7 +41,7 @@ impl Breaker {
     }
 
     /// When an open breaker lets the next probe through.
-    pub fn reopens_at(&self) -> Option<Moment> {
+    pub(crate) fn reopens_at(&self) -> Option<Moment> {
         match self.state {
             State::Open { until } => Some(until),
             State::Closed { .. } | State::Probation { .. } => None,
@@ -49,11 +49,11 @@ impl Breaker {
     }
 
     /// Whether the replica is out of rotation or on trial.
-    pub fn is_tripped(&self) -> bool {
+    pub(crate) fn is_tripped(&self) -> bool {
         !matches!(self.state, State::Closed { .. })
     }
 
-    pub fn sent(&mut self, now: Moment) {
+    pub(crate) fn sent(&mut self, now: Moment) {
         match self.state {
             State::Closed { .. } => {}
             State::Open { until } => {
@@ -65,7 +65,7 @@ impl Breaker {
     }
 
     /// A batch came back whole.
-    pub fn hit(&mut self) {
+    pub(crate) fn hit(&mut self) {
         self.state = match self.state {
             State::Closed { .. } => State::Closed { misses: 0 },
             State::Open { until } => State::Open { until },
@@ -78,7 +78,7 @@ impl Breaker {
     }
 
     /// A batch failed and the replica is to blame.
-    pub fn miss(&mut self, now: Moment) {
+    pub(crate) fn miss(&mut self, now: Moment) {
         match self.state {
             State::Closed { misses } if misses + 1 < MISSES_OUT => {
                 self.state = State::Closed { misses: misses + 1 };
@@ -92,7 +92,7 @@ impl Breaker {
     }
 
     /// A batch ended without saying anything of the replica.
-    pub fn neither(&mut self) {
+    pub(crate) fn neither(&mut self) {
         if let State::Probation { hits, .. } = self.state {
             self.state = State::Probation { hits, probing: false };
         }

@@ -26,7 +26,7 @@ use crate::{
     fair::Shares,
     moment::Moment,
     queue::{Priority, Queues, Waiting},
-    rate::{Demand, Kind},
+    rate::{ArrivalRate, Kind},
     rule::Rule,
 };
 
@@ -42,7 +42,7 @@ pub struct Dispatch {
     rule: Box<dyn Rule>,
     queues: Queues,
     replicas: Vec<Replica>,
-    demand: Demand,
+    demand: ArrivalRate,
     shares: Shares,
     next_batch: u64,
     wakes_at: Moment,
@@ -57,7 +57,7 @@ impl Dispatch {
             rule,
             queues: Queues::default(),
             replicas: Vec::new(),
-            demand: Demand::new(RATE_WINDOW),
+            demand: ArrivalRate::new(RATE_WINDOW),
             shares: Shares::default(),
             next_batch: 1,
             wakes_at: Moment::NEVER,

@@ -23,7 +23,7 @@ const EXACTLY: f64 = 1.0 + 1e-9;
 const NOTHING: f64 = 0.5;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shares {
+pub(crate) struct Shares {
     tenants: Vec<Account>,
     divided_at: Moment,
     /// Rows that could have been served.
@@ -44,7 +44,7 @@ struct Account {
 
 impl Shares {
     /// Sets the weights, by tenant index; service so far is kept for indices that stay.
-    pub fn set_weights(&mut self, weights: &[f64]) {
+    pub(crate) fn set_weights(&mut self, weights: &[f64]) {
         assert!(weights.iter().all(|weight| *weight > 0.0));
         self.tenants.truncate(weights.len());
         for (index, weight) in weights.iter().enumerate() {
@@ -60,13 +60,13 @@ impl Shares {
         }
     }
 
-    pub fn is_due(&self, now: Moment) -> bool {
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
         self.tenants.len() >= 2 && now.since(self.divided_at) >= STEP
     }
 
     /// Divides the recent service, or what `per_second` rows would have been if that is more: what
     /// nobody used is there for whoever asks.
-    pub fn divide(&mut self, per_second: f64, now: Moment) {
+    pub(crate) fn divide(&mut self, per_second: f64, now: Moment) {
         self.fade(now, per_second);
         let served: f64 = self.tenants.iter().map(|account| account.granted).sum();
         let unused = (self.available - served).max(0.0);
@@ -95,17 +95,17 @@ impl Shares {
     }
 
     /// `rows` that `tenant` asked for were let in.
-    pub fn granted(&mut self, tenant: u32, rows: u32) {
+    pub(crate) fn granted(&mut self, tenant: u32, rows: u32) {
         self.count(tenant, f64::from(rows), f64::from(rows));
     }
 
     /// `rows` that `tenant` asked for were refused.
-    pub fn refused(&mut self, tenant: u32, rows: u32) {
+    pub(crate) fn refused(&mut self, tenant: u32, rows: u32) {
         self.count(tenant, f64::from(rows), 0.0);
     }
 
     /// `rows` of `tenant` that were let in were refused after all.
-    pub fn revoked(&mut self, tenant: u32, rows: u32) {
+    pub(crate) fn revoked(&mut self, tenant: u32, rows: u32) {
         self.count(tenant, 0.0, -f64::from(rows));
     }
 
@@ -120,17 +120,17 @@ impl Shares {
     }
 
     /// Whether `tenant` asks for clearly less than its share.
-    pub fn protects(&self, tenant: u32) -> bool {
+    pub(crate) fn protects(&self, tenant: u32) -> bool {
         self.share(tenant).is_some_and(|(account, share)| account.asked < BELOW * share)
     }
 
     /// Whether anybody is protected.
-    pub fn guards(&self) -> bool {
+    pub(crate) fn guards(&self) -> bool {
         self.guards
     }
 
     /// Whether `tenant` has had more than its share.
-    pub fn is_beyond(&self, tenant: u32) -> bool {
+    pub(crate) fn is_beyond(&self, tenant: u32) -> bool {
         self.share(tenant).is_some_and(|(account, share)| account.granted > BEYOND * share)
     }
 

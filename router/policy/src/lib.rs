@@ -4,10 +4,10 @@
 //! simulator run the same code and a failing seed is a unit test.
 
 pub mod aimd;
-pub mod breaker;
+mod breaker;
 pub mod demand;
 pub mod dispatch;
-pub mod fair;
+mod fair;
 pub mod fleet;
 mod inflight;
 pub mod interference;
@@ -19,8 +19,7 @@ pub mod moment;
 pub mod place;
 pub mod plan;
 pub mod queue;
-pub mod rate;
+mod rate;
 pub mod round;
 pub mod rule;
 mod scarcity;
-pub mod spread;

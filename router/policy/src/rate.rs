@@ -6,7 +6,7 @@ use crate::moment::Moment;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// All that is asked for.
     All,
     /// What the interactive class asks for.
@@ -21,15 +21,15 @@ const KINDS: usize = 4;
 
 /// Rows per second of each kind, remembered over a window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Demand {
+pub(crate) struct ArrivalRate {
     window_s: f64,
     per_second: [f64; KINDS],
     seen_at: Moment,
     started_at: Option<Moment>,
 }
 
-impl Demand {
-    pub fn new(window: Duration) -> Self {
+impl ArrivalRate {
+    pub(crate) fn new(window: Duration) -> Self {
         assert!(window > Duration::ZERO);
         Self {
             window_s: window.as_secs_f64(),
@@ -39,7 +39,7 @@ impl Demand {
         }
     }
 
-    pub fn add(&mut self, kind: Kind, rows: u32, now: Moment) {
+    pub(crate) fn add(&mut self, kind: Kind, rows: u32, now: Moment) {
         self.started_at.get_or_insert(now);
         if now > self.seen_at {
             let keep = self.keeps(now);
@@ -53,7 +53,7 @@ impl Demand {
     ///
     /// A young estimate has seen only part of its window, so it is scaled up to what a full window
     /// would hold; the scale is bounded so that one early request is not taken for a flood.
-    pub fn per_second(&self, kind: Kind, now: Moment) -> f64 {
+    pub(crate) fn per_second(&self, kind: Kind, now: Moment) -> f64 {
         let Some(started_at) = self.started_at else { return 0.0 };
         let age = now.since(started_at).as_secs_f64() / self.window_s;
         let filled = if age > 10.0 { 1.0 } else { (1.0 - (-age).exp()).max(0.1) };
@@ -76,8 +76,8 @@ mod tests {
         Moment::from_micros(us)
     }
 
-    fn steady(gap_us: u64, for_us: u64) -> Demand {
-        let mut demand = Demand::new(Duration::from_millis(250));
+    fn steady(gap_us: u64, for_us: u64) -> ArrivalRate {
+        let mut demand = ArrivalRate::new(Duration::from_millis(250));
         for us in (0..for_us).step_by(gap_us as usize) {
             demand.add(Kind::Main, 1, at(us));
         }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_fresh_rate_is_zero() {
-        let fresh = Demand::new(Duration::from_secs(1));
+        let fresh = ArrivalRate::new(Duration::from_secs(1));
         assert_eq!(fresh.per_second(Kind::All, at(5)), 0.0);
     }
 }

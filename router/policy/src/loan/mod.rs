@@ -33,7 +33,7 @@ pub use self::{
     admit::{Admitted, Offer, Refused, admit},
     job::{Ask, Class, Job, JobId, Phase, has_room},
     lend::Loaning,
-    order::{History, Order},
+    order::{History, JobOrder},
     reasons::{Start, Stop, Wait, Why},
     reclaim::{begin_by, work_lost},
     share::{Account, Use, accrue},
@@ -120,7 +120,7 @@ pub struct LoanWorld<'a> {
 
 #[derive(Debug)]
 pub struct Rules {
-    pub order: Box<dyn Order>,
+    pub order: Box<dyn JobOrder>,
     /// Whether the tenant that had least of what it deserves goes first, before the order.
     pub fair_tenants: bool,
     /// How much is lent and who gives it back.

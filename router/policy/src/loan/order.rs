@@ -23,7 +23,7 @@ pub use self::{
 };
 
 /// An order by which jobs get slices.
-pub trait Order: fmt::Debug + Send + Sync {
+pub trait JobOrder: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     fn rank(&self, job: &Job, world: &LoanWorld<'_>) -> Rank;
@@ -62,12 +62,12 @@ impl Rank {
 }
 
 /// The order of that name, if there is one.
-pub fn named(name: &str) -> Option<Box<dyn Order>> {
+pub fn named(name: &str) -> Option<Box<dyn JobOrder>> {
     all().into_iter().find(|order| order.name() == name)
 }
 
 /// Every order, the default first.
-pub fn all() -> Vec<Box<dyn Order>> {
+pub fn all() -> Vec<Box<dyn JobOrder>> {
     vec![
         Box::new(Las),
         Box::new(Fifo),

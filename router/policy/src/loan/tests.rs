@@ -51,7 +51,7 @@ impl Scene {
         }
     }
 
-    fn ordered(order: impl Order + 'static, slices: u32) -> Self {
+    fn ordered(order: impl JobOrder + 'static, slices: u32) -> Self {
         let mut scene = Self::new(slices);
         scene.rules.order = Box::new(order);
         scene

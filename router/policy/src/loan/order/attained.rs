@@ -1,6 +1,6 @@
 //! Least attained service first: nothing need be known of a job's length.
 
-use super::{Order, Rank, queue};
+use super::{JobOrder, Rank, queue};
 use crate::loan::{Class, Job, LoanWorld};
 
 /// Progress per GPU-second that is worth as much as a whole queue.
@@ -12,7 +12,7 @@ const FAST: f64 = 1.0 / 3250.0;
 #[derive(Clone, Copy, Debug)]
 pub struct Las;
 
-impl Order for Las {
+impl JobOrder for Las {
     fn name(&self) -> &'static str {
         "las"
     }
@@ -30,7 +30,7 @@ impl Order for Las {
 #[derive(Clone, Copy, Debug)]
 pub struct Elas;
 
-impl Order for Elas {
+impl JobOrder for Elas {
     fn name(&self) -> &'static str {
         "elas"
     }

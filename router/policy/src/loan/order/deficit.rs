@@ -1,6 +1,6 @@
 //! Orders by what a job or its tenant is owed.
 
-use super::{Order, Rank};
+use super::{JobOrder, Rank};
 use crate::loan::{Job, LoanWorld};
 
 /// Parts of its time that a job must have had less than another to stop it.
@@ -15,7 +15,7 @@ const DOUBLING: f64 = 0.5;
 #[derive(Clone, Copy, Debug)]
 pub struct Ltgf;
 
-impl Order for Ltgf {
+impl JobOrder for Ltgf {
     fn name(&self) -> &'static str {
         "ltgf"
     }
@@ -36,7 +36,7 @@ impl Order for Ltgf {
 #[derive(Clone, Copy, Debug)]
 pub struct Ftf;
 
-impl Order for Ftf {
+impl JobOrder for Ftf {
     fn name(&self) -> &'static str {
         "ftf"
     }

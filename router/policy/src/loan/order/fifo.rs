@@ -1,13 +1,13 @@
 //! First come, first served, with and without backfilling.
 
-use super::{Order, Rank};
+use super::{JobOrder, Rank};
 use crate::loan::{Job, LoanWorld};
 
 /// Strictly by submission: while the first does not fit, nobody starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo;
 
-impl Order for Fifo {
+impl JobOrder for Fifo {
     fn name(&self) -> &'static str {
         "fifo"
     }
@@ -29,7 +29,7 @@ impl Order for Fifo {
 #[derive(Clone, Copy, Debug)]
 pub struct Backfill;
 
-impl Order for Backfill {
+impl JobOrder for Backfill {
     fn name(&self) -> &'static str {
         "backfill"
     }

@@ -1,6 +1,6 @@
 //! The Gittins index: who is most likely to end soon, by how long others took.
 
-use super::{Order, Rank};
+use super::{JobOrder, Rank};
 use crate::loan::{Job, LoanWorld};
 
 /// GPU-seconds that a new job is looked ahead, as Tiresias has it; an old one is looked ahead by as
@@ -65,7 +65,7 @@ impl History {
 #[derive(Clone, Copy, Debug)]
 pub struct Gittins;
 
-impl Order for Gittins {
+impl JobOrder for Gittins {
     fn name(&self) -> &'static str {
         "gittins"
     }

@@ -1,6 +1,6 @@
 //! Orders that need to know how long a job takes, or until when it must be done.
 
-use super::{Order, Rank, queue};
+use super::{JobOrder, Rank, queue};
 use crate::{
     loan::{Job, LoanWorld},
     moment::Moment,
@@ -17,7 +17,7 @@ const BEST_EFFORT: f64 = 1e6;
 #[derive(Clone, Copy, Debug)]
 pub struct Srtf;
 
-impl Order for Srtf {
+impl JobOrder for Srtf {
     fn name(&self) -> &'static str {
         "srtf"
     }
@@ -37,7 +37,7 @@ impl Order for Srtf {
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline;
 
-impl Order for Deadline {
+impl JobOrder for Deadline {
     fn name(&self) -> &'static str {
         "deadline"
     }

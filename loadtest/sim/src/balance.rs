@@ -5,30 +5,30 @@
 
 /// A slice, and what it holds already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub(crate) struct Slice {
     /// Memory that no replica has.
-    pub free_mib: u64,
-    pub replicas: u32,
+    pub(crate) free_mib: u64,
+    pub(crate) replicas: u32,
 }
 
 /// Replicas wanted of one model, beyond those there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
+pub(crate) struct Want {
     /// Memory one replica needs.
-    pub memory_mib: u64,
-    pub replicas: u32,
+    pub(crate) memory_mib: u64,
+    pub(crate) replicas: u32,
 }
 
 /// A replica that fits nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom {
-    pub needs_mib: u64,
+pub(crate) struct NoRoom {
+    pub(crate) needs_mib: u64,
     /// The most any slice has left.
-    pub most_free_mib: u64,
+    pub(crate) most_free_mib: u64,
 }
 
 /// For each replica in order of models, the index of its slice, or that there is none.
-pub fn spread(slices: &[Slice], wants: &[Want]) -> Vec<Result<usize, NoRoom>> {
+pub(crate) fn balance(slices: &[Slice], wants: &[Want]) -> Vec<Result<usize, NoRoom>> {
     let mut slices = slices.to_vec();
     let mut chosen = Vec::new();
     for want in wants {
@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn replicas_are_spread_before_they_are_stacked() {
-        let chosen = spread(&[slice(100, 0), slice(100, 0)], &[want(10, 2), want(10, 1)]);
+        let chosen = balance(&[slice(100, 0), slice(100, 0)], &[want(10, 2), want(10, 1)]);
         assert_eq!(chosen, [Ok(0), Ok(1), Ok(0)]);
     }
 
     #[test]
     fn what_is_there_already_counts() {
-        let chosen = spread(&[slice(90, 1), slice(100, 0)], &[want(10, 3)]);
+        let chosen = balance(&[slice(90, 1), slice(100, 0)], &[want(10, 3)]);
         assert_eq!(chosen, [Ok(1), Ok(0), Ok(1)]);
     }
 
