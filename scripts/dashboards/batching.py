@@ -24,12 +24,12 @@ def sizes():
         panel(
             "Rows per batch, mean",
             "Larger batches cost less each. Bad: near 1 under load; the panels below say why.",
-            [(mean("sluice_batch_requests"), "{{model}}")],
+            [(mean("sluice_batch_rows"), "{{model}}")],
         ),
         panel(
             "Rows per batch, 90th percentile",
             "Bad: far below the limit while requests wait, which is a split by shape.",
-            [(quantile(0.9, "sluice_batch_requests"), "{{model}}")],
+            [(quantile(0.9, "sluice_batch_rows"), "{{model}}")],
         ),
         panel(
             "Batches a second",
@@ -61,7 +61,7 @@ def causes():
             "Batch limit by slice",
             "The most rows the next batch may hold there; AIMD moves it. Bad: stuck at 1, which is "
             "a replica that is late even with small batches: a slice too small for the objective.",
-            [(f"max by (model, slice) (sluice_batch_limit_requests{CHOSEN})", "{{model}} {{slice}}")],
+            [(f"max by (model, slice) (sluice_batch_limit_rows{CHOSEN})", "{{model}} {{slice}}")],
         ),
     ]
 
