@@ -38,12 +38,10 @@ use crate::{
 /// How a GPU is opened; tried again for as long as it fails.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Gpu>, GpuError> + Send + Sync>;
 
-/// One GPU of this machine.
 #[derive(Clone)]
 pub struct GpuSettings {
     /// As its operator calls it, `nvml:0`.
     pub source: String,
-    /// How to open it.
     pub open: Open,
     /// How its operator wants it cut, if at all.
     pub pinned: Option<Vec<String>>,
@@ -55,31 +53,14 @@ impl fmt::Debug for GpuSettings {
     }
 }
 
-/// Why a worker could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// Others could get at the executors' sockets.
     #[error("{} may be entered by others (mode {mode:o}); it must be 700", path.display())]
-    Open {
-        /// The run directory.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// Another worker has the directory.
+    Open { path: PathBuf, mode: u32 },
     #[error("another worker runs in {}", path.display())]
-    Taken {
-        /// The run directory.
-        path: PathBuf,
-    },
-    /// The directory cannot be used.
+    Taken { path: PathBuf },
     #[error("cannot use {}: {source}", path.display())]
-    Path {
-        /// The run directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Path { path: PathBuf, source: io::Error },
 }
 
 /// Who leads, as far as this worker has heard.
@@ -193,7 +174,6 @@ impl Host {
         }
     }
 
-    /// What is.
     pub fn report(&self) -> Report {
         let told = self.told.borrow();
         let all = || told.iter().flatten();
@@ -247,7 +227,6 @@ impl Host {
     }
 }
 
-/// Who waits for changes.
 #[derive(Debug)]
 pub struct Changes {
     told: watch::Receiver<Vec<Option<Told>>>,

@@ -35,13 +35,10 @@ pub(crate) struct Assignment {
     pub(crate) spec: RankSpec,
     /// The GPU's index on its worker.
     pub(crate) gpu: u32,
-    /// The slice's position.
     pub(crate) position: String,
     /// The device it may use.
     pub(crate) device: Option<String>,
-    /// The job's folder.
     pub(crate) folder: PathBuf,
-    /// Where it listens for its worker.
     pub(crate) control: PathBuf,
     pub(crate) limits: Limits,
 }

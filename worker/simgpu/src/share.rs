@@ -42,12 +42,9 @@ impl Load {
     }
 }
 
-/// A slice that is busy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
-    /// Its compute slices.
     pub compute_slices: u8,
-    /// With what.
     pub load: Load,
 }
 
@@ -59,7 +56,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// On a GPU of `kind`.
     pub fn of(kind: &Kind) -> Self {
         Self { board: board(kind), compute_slices: f64::from(kind.compute_slices) }
     }

@@ -75,7 +75,6 @@ impl Speed {
         Ok(ms.clamp(0.0, LONGEST_MS))
     }
 
-    /// The same as a duration.
     pub fn batch(&self, batch: u32, processes: u32) -> Result<Duration, SimError> {
         Ok(Duration::from_secs_f64(self.batch_ms(batch, processes)? / 1e3))
     }

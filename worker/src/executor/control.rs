@@ -51,7 +51,6 @@ impl Worker {
 enum End {
     /// The worker said so.
     Stop,
-    /// The worker is gone.
     Alone,
 }
 

@@ -36,7 +36,6 @@ const WRITE_WAIT: Duration = Duration::from_secs(5);
 /// Small frames come in one read.
 const READ_BUFFER: usize = 64 << 10;
 
-/// A stream of any kind.
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -174,7 +173,6 @@ impl Link {
     }
 }
 
-/// An outcome that blames, with the reason in words.
 pub(super) fn failed(blame: Blame, reason: &impl ToString) -> Outcome {
     Outcome::Failed(Failure { blame, message: reason.to_string() })
 }

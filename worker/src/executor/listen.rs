@@ -82,7 +82,6 @@ impl Drop for Bound {
     }
 }
 
-/// Where routers will connect.
 pub(super) fn bind(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError> {
     if let Some(address) = args.listen {
         return bind_tcp(address, args.certificate.clone());
@@ -91,7 +90,6 @@ pub(super) fn bind(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError
     Ok((Listener::Unix(listener), bound))
 }
 
-/// Where the worker will connect.
 pub(super) fn bind_control(args: &ExecutorArgs) -> Result<(UnixListener, Bound), ListenError> {
     bind_unix(args, seat::CONTROL)
 }

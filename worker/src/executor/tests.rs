@@ -84,7 +84,6 @@ impl Running {
         self.orders.write_all(&line).unwrap();
     }
 
-    /// The next state it tells of.
     fn state(&mut self) -> ExecutorState {
         loop {
             let mut line = String::new();
@@ -120,7 +119,6 @@ impl Running {
     }
 }
 
-/// A router's side of a connection.
 struct Client<S>(S);
 
 impl<S: Read + Write> Client<S> {

@@ -91,7 +91,6 @@ impl Keeper {
         }
     }
 
-    /// Adopts what is there, then keeps the GPU as desired until told to stop.
     pub(super) async fn keep(
         mut self,
         mut desired: watch::Receiver<Arc<Desired>>,
@@ -188,7 +187,6 @@ impl Keeper {
         self.task = Some(Task { generation: desired.generation, wish, replicas, ranks });
     }
 
-    /// Asks what to do, and does it.
     fn act(&mut self) {
         let now = Instant::now();
         self.lanes.retain(|_, lane| !lane.is_over());
@@ -248,7 +246,6 @@ impl Keeper {
         }
     }
 
-    /// Tells the ranks that are there what is wanted of them.
     fn want(&self) {
         let wanted = self.task.iter().flat_map(|task| &task.ranks);
         for (position, desired) in wanted {

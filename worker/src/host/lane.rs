@@ -41,11 +41,9 @@ pub(super) struct Surroundings {
     pub(super) gpu: Shared,
     /// Whether there is a router that hears the reports.
     pub(super) joined: watch::Receiver<bool>,
-    /// Told whenever something changed.
     pub(super) news: Arc<Notify>,
 }
 
-/// What is known of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status {
     pub(super) pid: Option<u32>,
@@ -94,7 +92,6 @@ impl Surroundings {
 }
 
 impl Lane {
-    /// Starts an executor and keeps one from now on.
     pub(super) fn start(identity: Identity, around: Surroundings) -> Self {
         Self::spawn(identity, around, None)
     }
@@ -122,7 +119,6 @@ impl Lane {
         let _ = self.orders.try_send(order);
     }
 
-    /// Asks its executor to end, which takes a while.
     pub(super) fn stop(&self) {
         self.stopping.send_replace(true);
     }

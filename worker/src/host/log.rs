@@ -34,7 +34,6 @@ const LINES_PER_SECOND: u32 = 200;
 /// How long the last words may take to come through the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 
-/// A log that is being read.
 pub(super) struct Log {
     path: PathBuf,
     finish: oneshot::Sender<()>,
@@ -54,12 +53,10 @@ impl Log {
         Ok(Self { path, finish, task })
     }
 
-    /// An end for an executor to write to.
     pub(super) fn end(&self) -> io::Result<OwnedFd> {
         writing_end(&self.path)
     }
 
-    /// Reads what is left and removes the pipe.
     pub(super) async fn close(self) {
         // It reads until told.
         let _ = self.finish.send(());

@@ -21,7 +21,6 @@ use crate::{
 /// The errors of a GPU that are remembered.
 const XIDS: usize = 16;
 
-/// What was last seen of the GPU itself.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) survey: Option<Survey>,
@@ -31,7 +30,6 @@ pub(super) struct Seen {
     pub(super) problem: Option<GpuError>,
 }
 
-/// What came of a call to the GPU.
 pub(super) enum Outcome {
     Looked(Result<Looked, GpuError>),
     Reshaped(Reshaped),
@@ -39,7 +37,6 @@ pub(super) enum Outcome {
     Nothing,
 }
 
-/// What a look at the GPU found.
 pub(super) struct Looked {
     survey: Survey,
     sample: Sample,

@@ -9,7 +9,6 @@ use crate::gpu::simulated::{Delays, Setup, SimulatedGpu};
 
 const POSITION: &str = "7g.80gb@0";
 
-/// A directory of one test.
 struct Dir(PathBuf);
 
 impl Dir {

@@ -40,7 +40,6 @@ const MEASURE_EVERY: Duration = Duration::from_secs(5);
 const TELL_WAIT: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 
-/// Starts the rank and returns how it ended.
 pub(super) async fn live(assignment: &Assignment, mark: &str) -> Ended {
     let lost = |what: &str, error: io::Error| {
         let end = RankEnd::Lost { reason: format!("{what}: {error}") };
@@ -132,7 +131,6 @@ struct Stopping {
     killed: bool,
 }
 
-/// The worker's end of the conversation.
 struct Worker {
     orders: Lines<OwnedReadHalf>,
     reports: OwnedWriteHalf,

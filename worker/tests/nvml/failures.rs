@@ -13,7 +13,6 @@ const BUSY: &str = "3g.40gb@0";
 /// reader like the first.
 const CODES: [u32; 3] = [999, 6, 2];
 
-/// Whether the busy slice is as it was.
 fn busy_lives(before: &State, after: &State) -> bool {
     let find = |state: &State| {
         let device = &state.devices[0];

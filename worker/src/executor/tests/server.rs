@@ -69,7 +69,6 @@ impl Served {
         ready
     }
 
-    /// Why it cannot serve.
     fn reason(&self) -> &str {
         let Some(ReplicaState::Failed { reason, crashed: true }) = self.loaded.last() else {
             panic!("{:?}", self.loaded)
@@ -95,7 +94,6 @@ impl Served {
         (failure.blame, failure.message)
     }
 
-    /// Why it is lost, once it is.
     fn lost(&mut self) -> String {
         loop {
             let state = self.executor.state().replicas.pop().unwrap().state;
@@ -292,7 +290,6 @@ impl Watch {
         Server { environment, directory: Some(self.dir.0.display().to_string()), ..order }
     }
 
-    /// The process id that the server has said.
     fn pid(&mut self) -> Pid {
         let mut line = String::new();
         self.pipe.read_line(&mut line).unwrap();
