@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scenario_that_comes_along_is_sound_and_says_what_it_is_for() {
+    fn every_bundled_scenario_is_valid_and_described() {
         for (name, _) in EMBEDDED {
             let scenario = Scenario::find(name).unwrap();
             assert_eq!(scenario.name, *name);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_prompt_up_to_five_milliseconds_and_wasted_after_the_deadline() {
+    fn refusal_is_prompt_up_to_5_ms_and_wasted_after_the_deadline() {
         let refusal = |ms| {
             let tally = after(ms, Reply::Status(503));
             (tally.refused_promptly, tally.refused_after_deadline)

@@ -54,7 +54,7 @@ pub fn run_executor(args: ExecutorArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(slice, %error, "executor cannot go on");
+            tracing::error!(slice, %error, "executor failed");
             ExitCode::FAILURE
         }
     }
@@ -185,7 +185,7 @@ impl Executor {
             Err(reason) => Some((reason, is_server)),
         };
         if let Some((reason, crashed)) = failed {
-            tracing::error!(replica = id, model = spec.name, reason, "model cannot be served");
+            tracing::error!(replica = id, model = spec.name, reason, "model failed to load or run");
             self.set(id, ReplicaState::Failed { reason, crashed });
             return;
         }

@@ -120,11 +120,8 @@ impl Host {
         }
         for stray in adopted {
             let gpu = stray.state.seat.gpu;
-            tracing::warn!(
-                gpu,
-                pid = stray.process.id(),
-                "executor of a GPU that is no more; ended"
-            );
+            let pid = stray.process.id();
+            tracing::warn!(gpu, pid, "stopped executor: GPU is no longer configured");
             stray.process.kill().await;
         }
         // It cannot fail: the keepers, which hold the other end, live until told to stop.
@@ -138,13 +135,15 @@ impl Host {
     pub fn desire(&self, desired: Desired) {
         let term = self.leader.borrow().term;
         if desired.term < term {
-            tracing::warn!(given = desired.term, term, "a wish of a router deposed was refused");
+            let (term, current_term) = (desired.term, term);
+            tracing::warn!(term, current_term, "ignored desired state from a former leader");
             return;
         }
         let order = |one: &Desired| (one.term, one.generation);
         let (newest, given) = (order(&self.desired.borrow()), order(&desired));
         if given < newest {
-            tracing::warn!(?given, ?newest, "a stale wish was ignored");
+            let (generation, current_generation) = (given.1, newest.1);
+            tracing::warn!(generation, current_generation, "ignored outdated desired state");
         } else if given > newest {
             self.desired.send_replace(Arc::new(desired));
         }
@@ -152,9 +151,9 @@ impl Host {
 
     /// Hears in a conversation that its router leads in `term`; whether that can be.
     pub(crate) fn led(&self, conversation: u64, term: u64) -> bool {
-        let known = self.leader.borrow().term;
-        if term < known {
-            tracing::warn!(term, known, "a router deposed says that it leads");
+        let current_term = self.leader.borrow().term;
+        if term < current_term {
+            tracing::warn!(term, current_term, "ignored leadership claim of a former leader");
             self.unled(conversation);
             return false;
         }

@@ -101,7 +101,8 @@ async fn join_one(router: &str, door: &Door, host: &Host) -> Infallible {
             Ok(never) => match never {},
         };
         let wait = backoff.after(started.elapsed());
-        tracing::warn!(router, %parted, ?wait, "not joined; it will be tried again");
+        let retry_in_ms = wait.as_millis() as u64;
+        tracing::warn!(router, error = %parted, retry_in_ms, "failed to join router; retrying");
         sleep(wait).await;
     }
 }
@@ -156,7 +157,7 @@ async fn attend(
         | ToWorker::Desired(_)
         | ToWorker::ReadLog { .. } => {}
     }
-    tracing::info!(worker = door.name, "joined");
+    tracing::info!(worker = door.name, "joined router");
     let mut changes = host.changes();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -50,14 +50,14 @@ pub fn run_rank(path: &Path) -> ExitCode {
     let assignment: Assignment = match read {
         Ok(assignment) => assignment,
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "no rank can be read");
+            tracing::error!(path = %path.display(), %error, "failed to read rank file");
             return ExitCode::FAILURE;
         }
     };
     let mut run = match RunFile::begin(&assignment) {
         Ok(run) => run,
         Err(error) => {
-            tracing::error!(rank = assignment.spec.name(), %error, "not begun");
+            tracing::error!(rank = assignment.spec.name(), %error, "failed to start rank");
             return ExitCode::FAILURE;
         }
     };
@@ -76,7 +76,7 @@ pub fn run_rank(path: &Path) -> ExitCode {
     match kept {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(rank = assignment.spec.name(), %error, "its end could not be kept");
+            tracing::error!(rank = assignment.spec.name(), %error, "failed to save how the rank ended");
             ExitCode::FAILURE
         }
     }

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_a100_has_nineteen_maximal_layouts_and_seventy_eight_with_double_memory() {
+    fn a100_has_19_maximal_geometries_and_78_with_double_memory() {
         for name in ["A100-40GB", "A100-80GB", "H100-80GB", "H200-141GB", "B200-180GB"] {
             assert_eq!(maximal(name, false).len(), 19, "{name}");
             assert_eq!(maximal(name, true).len(), 78, "{name}");

@@ -145,7 +145,7 @@ impl Link {
             })),
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, link = self.id, "reply not sent; connection closed");
+            tracing::debug!(%error, link = self.id, "failed to send result; closed connection");
             self.stream.close();
         }
     }
@@ -184,7 +184,7 @@ pub(super) fn converse(id: u64, stream: Stream, executor: &Executor) {
     let ended =
         admit(&link, &mut reader, executor).and_then(|()| attend(&link, &mut reader, executor));
     if let Err(error) = ended {
-        tracing::warn!(link = id, %error, "connection ended");
+        tracing::warn!(link = id, %error, "closed connection");
     }
     link.stream.close();
     executor.lane.forget(id);

@@ -34,7 +34,7 @@ pub enum GpuError {
     #[error("{call}: no permission; run as root or grant the capability mig/config")]
     NoPermission { call: &'static str },
     /// What was asked about vanished between looking and asking.
-    #[error("{call}: it exists no more")]
+    #[error("{call}: it no longer exists")]
     Stale { call: &'static str },
     /// A slice has a compute instance that we are not shown, as in a container that has not all
     /// MIG devices, so nothing can be said of its use.

@@ -153,7 +153,12 @@ impl Keeper {
                 self.lanes.insert(place, Lane::adopt(identity, self.around.clone(), one));
             } else {
                 let (gpu, pid) = (self.index, one.process.id());
-                tracing::warn!(gpu, slice = one.state.slice, pid, "executor without slice; ended");
+                tracing::warn!(
+                    gpu,
+                    slice = one.state.slice,
+                    pid,
+                    "stopped executor: its slice no longer exists"
+                );
                 one.process.kill().await;
             }
         }
@@ -281,7 +286,7 @@ impl Keeper {
             Some(Err(error)) => return self.not_cut(error.to_string(), now),
             None => return,
         };
-        tracing::info!(gpu = self.index, %geometry, "GPU is being cut");
+        tracing::info!(gpu = self.index, %geometry, "reshaping GPU");
         let gpu = Arc::clone(&self.around.gpu);
         self.call = Some(tokio::task::spawn_blocking(move || match &mut *gpu.lock() {
             Some(gpu) => Outcome::Reshaped(gpu.reshape(&geometry)),

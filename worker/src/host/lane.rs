@@ -154,7 +154,7 @@ struct Keeper {
 
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("told to stop")]
+    #[error("stopped by the worker")]
     Stopped,
     #[error("slice not to be had: {0}")]
     NoSlice(#[from] GpuError),
@@ -185,7 +185,8 @@ impl Keeper {
             let reason = ended.to_string();
             let wait = backoff.after(started.elapsed());
             let slice = &self.identity.slice;
-            tracing::warn!(slice, reason, ?wait, "executor lost; it will be started again");
+            let retry_in_ms = wait.as_millis() as u64;
+            tracing::warn!(slice, reason, retry_in_ms, "executor lost; restarting");
             self.tell(|status| {
                 let restarts = status.restarts.saturating_add(1);
                 *status = Status { restarts, trouble: Some(reason), ..Status::default() };
@@ -239,7 +240,11 @@ impl Keeper {
             (None, None) => return io::Error::other("no log").into(),
         };
         let pid = process.id();
-        tracing::info!(slice = self.identity.slice, pid, adopted = control.is_some(), "executor");
+        let slice = &self.identity.slice;
+        match control {
+            Some(_) => tracing::info!(slice, pid, "executor adopted"),
+            None => tracing::info!(slice, pid, "executor started"),
+        }
         let ended = match self.attend(&mut process, &mut control).await {
             Err(ended) => ended,
             Ok(never) => match never {},

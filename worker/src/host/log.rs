@@ -144,11 +144,11 @@ impl Event {
     fn show(&self, slice: &str) {
         let said = self.sentence();
         match self.text("level") {
-            "ERROR" => tracing::error!(slice, "{said}"),
-            "WARN" => tracing::warn!(slice, "{said}"),
-            "DEBUG" => tracing::debug!(slice, "{said}"),
-            "TRACE" => tracing::trace!(slice, "{said}"),
-            _ => tracing::info!(slice, "{said}"),
+            "ERROR" => tracing::error!(slice, "executor: {said}"),
+            "WARN" => tracing::warn!(slice, "executor: {said}"),
+            "DEBUG" => tracing::debug!(slice, "executor: {said}"),
+            "TRACE" => tracing::trace!(slice, "executor: {said}"),
+            _ => tracing::info!(slice, "executor: {said}"),
         }
     }
 }

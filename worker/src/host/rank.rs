@@ -202,7 +202,7 @@ impl Keeper {
                 found => found.ok(),
             };
             if let Some(stream) = found {
-                tracing::info!(rank = self.spec.name(), "rank found at work");
+                tracing::info!(rank = self.spec.name(), "adopted running rank");
                 self.attend(stream).await;
             }
             return self.last_words(&folder, None).await;
@@ -337,7 +337,7 @@ impl Keeper {
         let reason = "the process over it was killed".to_owned();
         let end = RankEnd::Lost { reason };
         if let Err(error) = folder.bury(spec, run, end.clone()) {
-            tracing::error!(rank = spec.name(), %error, "its end could not be written down");
+            tracing::error!(rank = spec.name(), %error, "failed to save how the rank ended");
         }
         Ended { end, progress: None }
     }

@@ -83,8 +83,8 @@ impl Keeper {
             Outcome::Looked(Ok(Looked { survey, sample, xids, felt })) => {
                 self.pace(&felt);
                 for xid in &xids {
-                    let (gpu, code) = (self.index, xid.code);
-                    tracing::warn!(gpu, code, instance = ?xid.gpu_instance, "GPU told of an error");
+                    let (gpu, instance) = (self.index, xid.gpu_instance);
+                    tracing::warn!(gpu, xid = xid.code, instance, "GPU reported an Xid error");
                 }
                 self.seen.xids.extend(xids);
                 self.seen.xids.drain(..self.seen.xids.len().saturating_sub(XIDS));
@@ -105,7 +105,7 @@ impl Keeper {
             Ok(survey) => (self.seen.survey, self.seen.problem) = (Some(survey), None),
             Err(error) => {
                 if self.seen.problem.as_ref() != Some(&error) {
-                    tracing::warn!(gpu = self.index, %error, "GPU cannot be read");
+                    tracing::warn!(gpu = self.index, %error, "failed to read GPU");
                 }
                 self.seen.problem = Some(error);
             }
@@ -139,11 +139,11 @@ impl Keeper {
         }
     }
 
-    pub(super) fn not_cut(&mut self, why: String, now: Instant) {
-        if self.uncut.as_ref() != Some(&why) {
-            tracing::warn!(gpu = self.index, why, "GPU not cut as wanted; it will be tried again");
+    pub(super) fn not_cut(&mut self, error: String, now: Instant) {
+        if self.uncut.as_ref() != Some(&error) {
+            tracing::warn!(gpu = self.index, error, "GPU reshape failed; retrying");
         }
-        self.uncut = Some(why);
+        self.uncut = Some(error);
         self.reshape.get_or_insert_with(|| Retry::new(now));
     }
 

@@ -237,7 +237,8 @@ impl<'a> Watch<'a> {
         let spec = &self.assignment.spec;
         let lease = Duration::from_millis(spec.lease_ms);
         if self.stopping.is_none() && now.duration_since(self.renewed) > lease {
-            tracing::warn!(rank = spec.name(), ?lease, "its loan was not renewed; it stops");
+            let (rank, lease_ms) = (spec.name(), spec.lease_ms);
+            tracing::warn!(rank, lease_ms, "loan lease expired; stopping rank");
             self.expired = true;
             self.stop(Duration::from_millis(spec.notice_ms));
         }

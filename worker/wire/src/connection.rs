@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_beyond_the_limit_is_refused_and_at_the_limit_is_not() {
+    fn response_over_the_limit_is_rejected_and_at_it_accepted() {
         for (limit, fits) in [(2, true), (1, false)] {
             let (address, server) = server(vec![vec![OK]]);
             let sent = Connection::new(address, LONG, limit).send(ASK);

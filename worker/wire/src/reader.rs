@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_closed_inside_an_answer_is_an_error_and_between_answers_is_not() {
+    fn connection_closed_within_a_response_is_an_error() {
         let mut reader = Reader::default();
         assert_eq!(reader.closed().unwrap(), None);
         assert_eq!(reader.feed(&PLAIN[..30], &mut |_| ()).unwrap(), None);

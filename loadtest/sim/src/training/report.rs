@@ -219,7 +219,7 @@ mod tests {
     use super::jain;
 
     #[test]
-    fn jains_index_is_one_for_equals_and_one_over_n_for_a_single_taker() {
+    fn jains_index_is_1_for_equals_and_1_over_n_for_a_monopoly() {
         assert!((jain([3.0, 3.0, 3.0].into_iter()) - 1.0).abs() < 1e-9);
         assert!((jain([1.0, 0.0, 0.0, 0.0].into_iter()) - 0.25).abs() < 1e-9);
     }
