@@ -19,7 +19,6 @@ use crate::{
     wait::eventually,
 };
 
-/// Two routers, and a worker that has joined both.
 pub(crate) struct Routers {
     etcd: Etcd,
     pub(crate) routers: Vec<Program>,
@@ -84,7 +83,6 @@ impl Routers {
         Self { etcd, routers, worker }
     }
 
-    /// Which one leads, and in which term.
     #[track_caller]
     pub(crate) fn leader(&self) -> (usize, u64) {
         eventually("one leads", || {

@@ -200,7 +200,6 @@ fn infer(router: &Program) -> u16 {
     ask(router.inference(), "POST", "/v2/models/echo/infer", &Body::row().bytes).status
 }
 
-/// The one executor, once it is there.
 fn executor(router: &Program) -> u32 {
     eventually("an executor is there", || {
         let page = ask(router.admin(), "GET", "/admin/v1/workers", b"");
