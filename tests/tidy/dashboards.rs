@@ -21,7 +21,6 @@ fn rules() -> Vec<File> {
     under("dashboards/prometheus/", ".yaml")
 }
 
-/// Every text value of a dashboard that is an expression.
 fn expressions(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {

@@ -73,7 +73,6 @@ impl Collector {
     }
 }
 
-/// Reads one request and answers it.
 fn take(mut stream: TcpStream, sender: &Sender<Value>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut lines = reader.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty());
