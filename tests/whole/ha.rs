@@ -231,7 +231,7 @@ fn worker_ignores_desired_state_from_former_leader() {
     say(&json!({"desired": nothing}));
     let report = eventually("it has heard all that", || {
         let log = fleet.worker.log();
-        log.contains("a wish of a router deposed was refused").then(|| say(&json!("still")))
+        log.contains("ignored desired state from a former leader").then(|| say(&json!("still")))
     });
     assert!(report["report"]["term"].as_u64() >= Some(term), "{report}");
     fleet.routers.iter().for_each(serves);
