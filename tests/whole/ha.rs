@@ -218,11 +218,11 @@ fn worker_ignores_desired_state_from_former_leader() {
     let (_, term) = fleet.leader();
     let before = fleet.executors(0);
     let (stream, _) = door.accept().unwrap();
-    let mut deposed = BufReader::new(stream);
+    let mut former = BufReader::new(stream);
     let mut say = |message: &Value| {
-        writeln!(deposed.get_mut(), "{message}").unwrap();
+        writeln!(former.get_mut(), "{message}").unwrap();
         let mut line = String::new();
-        deposed.read_line(&mut line).unwrap();
+        former.read_line(&mut line).unwrap();
         serde_json::from_str::<Value>(&line).unwrap()
     };
     say(&json!({"welcome": {"version": 3}}));
