@@ -45,7 +45,7 @@ fn job_that_can_never_run_is_rejected_with_the_numbers() {
             with(json!({"slices": 4})),
             422,
             "too_many_slices",
-            "asks for 4 slices of its size, 3 exist",
+            "asks for 4 slices of its size; the fleet has 3",
         ),
         (with(json!({"slices": 3})), 429, "quota", "its tenant may hold 2"),
         (with(json!({"profile": "7g.80gb"})), 422, "too_many_slices", "0 exist"),
