@@ -229,7 +229,12 @@ fn an_order_that_cannot_be_is_refused_with_why() {
         ("models/b/pin", at(1, "9g.90gb@0"), 409, "A100-80GB has no slice 9g.90gb@0"),
         ("models/b/pin", at(1, "1g.10gb@6"), 409, "a replica needs 15000 MiB; the slice has 9851"),
         ("models/b/pin", at(1, "4g.40gb@0"), 409, "it overlaps 2g.20gb@0, where operator"),
-        ("models/b/pin", at(1, "2g.20gb@0"), 409, "pinned replicas of other models take 15000 of its 19968 MiB"),
+        (
+            "models/b/pin",
+            at(1, "2g.20gb@0"),
+            409,
+            "pinned replicas of other models take 15000 of its 19968 MiB",
+        ),
         ("models/b/pin", json!({"gpu": "first"}), 422, "invalid type"),
         ("models/b/pin", Value::Null, 422, "EOF"),
         ("workers/none/drain", json!({"apply": true}), 404, "no worker named"),

@@ -81,7 +81,6 @@ fn problem(models: usize, gpus: u32, share_slices: bool) -> Problem {
     }
 }
 
-/// A plan's part of the table.
 fn cells(plan: &Plan, seconds: f64) -> String {
     let over = (f64::from(plan.gpus_used) / plan.bound_gpus - 1.0) * 100.0;
     format!("{} | {:.1} | {over:.1} % | {seconds:.3}", plan.gpus_used, plan.bound_gpus)

@@ -71,7 +71,6 @@ impl Aimd {
         self.limit = self.limit.min(max);
     }
 
-    /// Learns from a finished batch.
     pub fn observe(&mut self, batch: Finished) -> Step {
         if batch.done_at > batch.due_at {
             if self.shrank_at.is_some_and(|shrank_at| batch.sent_at < shrank_at) {

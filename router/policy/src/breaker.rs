@@ -64,7 +64,6 @@ impl Breaker {
         }
     }
 
-    /// A batch came back whole.
     pub(crate) fn hit(&mut self) {
         self.state = match self.state {
             State::Closed { .. } => State::Closed { misses: 0 },

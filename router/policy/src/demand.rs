@@ -65,7 +65,6 @@ pub struct Seen {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// That much is asked for now.
     Rate,
     /// More will be, before a replica could be loaded.
     Rising,
@@ -73,17 +72,14 @@ pub enum Why {
     Queue,
     /// Requests were late although there should have been enough.
     Late,
-    /// A burst: nothing is taken away.
     Panic,
     /// As much was asked for within the last half hour.
     Floor,
     /// This time of day usually brings as much.
     Daily,
-    /// As much was needed a moment ago.
     Patience,
     /// It was watched for too short a time to take anything away.
     New,
-    /// Nothing was asked for.
     Idle,
 }
 
@@ -126,7 +122,6 @@ pub struct Habit {
 #[derive(Clone, Copy, Debug)]
 pub struct Day {
     pub now: Moment,
-    /// The time since midnight.
     pub of_day: Duration,
 }
 
@@ -168,7 +163,6 @@ impl Demand {
         self.rule = rule;
     }
 
-    /// What is worth keeping.
     pub fn habit(&self, day: Day) -> Habit {
         let minutes = self.minutes.iter().copied().collect();
         Habit { minutes, usual: self.pattern.of_day(day) }
@@ -281,7 +275,6 @@ impl Demand {
         }
     }
 
-    /// Keeps what was needed within the patience.
     fn patient(&mut self, best: (f64, Why), now: Moment) -> (f64, Why) {
         while self.needed.back().is_some_and(|(_, rate)| *rate <= best.0) {
             self.needed.pop_back();

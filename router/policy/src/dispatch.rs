@@ -141,7 +141,6 @@ impl Dispatch {
         self.wakes_at
     }
 
-    /// Replicas in rotation, with their batch limits.
     pub fn limits(&self) -> impl Iterator<Item = BatchLimit> + '_ {
         let guard = self.rule.guard();
         self.replicas.iter().map(move |replica| {

@@ -17,7 +17,6 @@ const STEP: Duration = Duration::from_millis(10);
 const BELOW: f64 = 0.9;
 /// A tenant is beyond its share from this part of it on.
 const BEYOND: f64 = 1.02;
-/// Room for rounding.
 const EXACTLY: f64 = 1.0 + 1e-9;
 /// Fewer rows than this are no demand.
 const NOTHING: f64 = 0.5;
@@ -99,7 +98,6 @@ impl Shares {
         self.count(tenant, f64::from(rows), f64::from(rows));
     }
 
-    /// `rows` that `tenant` asked for were refused.
     pub(crate) fn refused(&mut self, tenant: u32, rows: u32) {
         self.count(tenant, f64::from(rows), 0.0);
     }
@@ -124,7 +122,6 @@ impl Shares {
         self.share(tenant).is_some_and(|(account, share)| account.asked < BELOW * share)
     }
 
-    /// Whether anybody is protected.
     pub(crate) fn guards(&self) -> bool {
         self.guards
     }

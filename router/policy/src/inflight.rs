@@ -34,7 +34,6 @@ struct Member {
     place: Place,
 }
 
-/// Where a request of a batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,
@@ -91,12 +90,10 @@ impl Flight {
         self.members.iter().map(|member| member.waiting.id)
     }
 
-    /// Those who still wait for it.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Waiting> {
         self.at(Place::Here)
     }
 
-    /// Those who wait again.
     pub(crate) fn moved(&self) -> impl Iterator<Item = &Waiting> {
         self.at(Place::Elsewhere)
     }

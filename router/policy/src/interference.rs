@@ -36,7 +36,6 @@ pub struct Draw {
     pub pcie: f64,
 }
 
-/// How strongly each is felt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gains {
     /// Slowdown by power over the limit, as a part of it.
@@ -58,11 +57,9 @@ impl Default for Gains {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Runner {
     pub model: u32,
-    /// Its slice's part of the GPU's compute.
     pub compute: f64,
     /// The part of the time it is at work.
     pub busy: f64,
-    /// What it asks for then.
     pub load: Draw,
 }
 
@@ -113,7 +110,6 @@ pub struct Interference {
 }
 
 impl Interference {
-    /// Knows nothing but the gains.
     pub fn new(gains: Gains) -> Self {
         Self { gains, places: BTreeMap::new(), sets: BTreeMap::new(), errors: Errors::default() }
     }
@@ -197,7 +193,6 @@ pub struct Corrected {
     pub others: Option<Vec<(u32, u32)>>,
     /// Observed over predicted.
     pub factor: f64,
-    /// How many batches taught it.
     pub seen: u32,
 }
 
@@ -205,7 +200,6 @@ pub struct Corrected {
 pub struct Times {
     /// Beside its neighbours.
     pub took: Duration,
-    /// As expected alone on the GPU.
     pub alone: Duration,
 }
 

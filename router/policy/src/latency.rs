@@ -64,7 +64,6 @@ impl Latency {
         latency
     }
 
-    /// The largest batch this curve speaks of.
     pub fn max(&self) -> u32 {
         (self.mean_us.len() - 1) as u32
     }

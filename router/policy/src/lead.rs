@@ -25,31 +25,30 @@ const HASTE: u32 = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A lease; that of before, if there was one, is given up first.
-    Grant { before: Option<u64> },
-    /// The leader's key, if there is none.
-    Campaign { lease: u64 },
-    /// More time.
-    Renew { lease: u64 },
+    Grant {
+        before: Option<u64>,
+    },
+    Campaign {
+        lease: u64,
+    },
+    Renew {
+        lease: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Granted {
         lease: u64,
-        /// How long it lasts.
         ttl: Duration,
     },
     Won {
         /// The revision at which it came to be.
         term: u64,
     },
-    /// Another has it.
     Lost,
-    /// It lasts as long again.
     Renewed,
-    /// There is no such lease any more.
     Gone,
-    /// Nothing that helps.
     Failed,
 }
 
@@ -58,7 +57,6 @@ pub struct Candidate {
     /// What is asked for, until it is known what is granted.
     ttl: Duration,
     state: State,
-    /// When to try to lead.
     campaign: Moment,
     /// Nothing is asked before this: what failed is not repeated at once.
     rest: Moment,

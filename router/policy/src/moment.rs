@@ -10,7 +10,6 @@ use std::{
 pub struct Moment(u64);
 
 impl Moment {
-    /// A moment that never comes.
     pub const NEVER: Moment = Moment(u64::MAX);
 
     pub const fn from_micros(micros: u64) -> Self {

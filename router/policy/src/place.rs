@@ -53,7 +53,6 @@ pub struct Gpu {
     pub kind: &'static Kind,
     /// Whether it works and stays; what is on one that does not is moved.
     pub healthy: bool,
-    /// Whether slices can be made and destroyed.
     pub cuttable: bool,
     /// The slices it has. A GPU that is not divided has one, of all of it.
     pub slices: Vec<Slice>,
@@ -62,7 +61,6 @@ pub struct Gpu {
 #[derive(Clone, Debug)]
 pub struct Slice {
     pub position: Position,
-    /// Whether it is lent to a job.
     pub loaned: bool,
     /// Whether it shall vanish; what is on it is moved.
     pub doomed: bool,
@@ -71,7 +69,6 @@ pub struct Slice {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replica {
-    /// The caller's number for it.
     pub id: u64,
     /// Its model, by index; none if that is served no more.
     pub model: Option<usize>,
@@ -79,7 +76,6 @@ pub struct Replica {
     pub current: bool,
     /// Its processes on the slice. At least 1.
     pub processes: u32,
-    /// How far it is.
     pub state: State,
     /// The part of the time it works.
     pub busy: f64,
@@ -99,7 +95,6 @@ pub struct Decision {
     pub target: Target,
     /// Those of stage 0 at once, those of the next when these are done.
     pub steps: Vec<Step>,
-    /// What is not done, and why.
     pub refusals: Vec<Refusal>,
 }
 
@@ -107,7 +102,6 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub model: Option<usize>,
-    /// Why it is not done.
     pub why: String,
 }
 
@@ -120,13 +114,10 @@ impl Decision {
 /// Who shall be there in the end, and who shall not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
-    /// Everything that shall be.
     pub placed: Vec<Placed>,
-    /// What exists and shall go.
     pub leaving: Vec<Leaving>,
 }
 
-/// A replica that shall go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaving {
     pub replica: u64,
@@ -135,7 +126,6 @@ pub struct Leaving {
     pub why: String,
 }
 
-/// A replica that shall be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     pub gpu: usize,
@@ -149,12 +139,10 @@ pub struct Placed {
     pub capacity_rps: f64,
     /// Requests per second it can serve until then.
     pub serves_rps: f64,
-    /// Whether an operator wants it there.
     pub pinned: bool,
     pub why: String,
 }
 
-/// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Steps of one stage may be done together, once all earlier ones are done.
@@ -171,7 +159,6 @@ pub enum Action {
         destroy: Vec<Position>,
         create: Vec<Position>,
     },
-    /// Loads a model.
     Start {
         gpu: usize,
         position: Position,

@@ -18,7 +18,6 @@ pub enum Priority {
     Protected,
 }
 
-/// One waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Unique; also the tie-breaker between equal deadlines.
@@ -54,7 +53,6 @@ impl Line {
         self.rows
     }
 
-    /// The request with the earliest deadline.
     pub fn head(&self) -> Option<&Waiting> {
         self.entries.front()
     }
@@ -63,7 +61,6 @@ impl Line {
         self.entries.get(index)
     }
 
-    /// All, by deadline.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Waiting> + ExactSizeIterator {
         self.entries.iter()
     }
@@ -80,7 +77,6 @@ impl Line {
         if place <= len / 2 { rows(0, place) } else { self.rows - rows(place, len) }
     }
 
-    /// Requests due at or before `deadline`.
     pub fn due_by(&self, deadline: Moment) -> usize {
         self.entries.partition_point(|entry| entry.deadline <= deadline)
     }
@@ -102,7 +98,6 @@ impl Line {
         self.remove_at(place)
     }
 
-    /// Takes out the `index`-th by deadline.
     pub fn remove_at(&mut self, index: usize) -> Option<Waiting> {
         let removed = self.entries.remove(index)?;
         self.rows -= u64::from(removed.rows);
@@ -116,7 +111,6 @@ impl Line {
     }
 }
 
-/// Requests that may share a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queue {
     /// Those of tenants below their share, served as if the others were not there.
@@ -128,7 +122,6 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The line in which `priority` waits.
     pub fn of(&self, priority: Priority) -> &Line {
         match priority {
             Priority::Low => &self.low,
@@ -137,7 +130,6 @@ impl Queue {
         }
     }
 
-    /// That line, to change.
     pub fn line(&mut self, priority: Priority) -> &mut Line {
         match priority {
             Priority::Low => &mut self.low,
@@ -151,7 +143,6 @@ impl Queue {
         [&self.protected, &self.main, &self.low]
     }
 
-    /// Those lines, to take from.
     pub fn lines_mut(&mut self) -> [&mut Line; 3] {
         [&mut self.protected, &mut self.main, &mut self.low]
     }
@@ -245,7 +236,6 @@ impl Queues {
         }
     }
 
-    /// Forgets the queues that have emptied.
     pub fn tidy(&mut self) {
         self.used.retain(|key| !self.queues[*key].is_empty());
     }

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use crate::moment::Moment;
 
-/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// All that is asked for.
     All,
-    /// What the interactive class asks for.
     Main,
     /// Of that, what is not beyond its tenant's share.
     Open,

@@ -23,11 +23,9 @@ pub use self::{
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     pub now: Moment,
-    /// When the replica would begin.
     pub start: Moment,
     /// Who waits, earliest deadline first. Never empty.
     pub line: &'a Line,
-    /// The most rows the batch may hold.
     pub limit: u32,
     pub latency: &'a Latency,
     pub objective: Duration,
@@ -72,7 +70,6 @@ pub struct Fit {
     pub rows: u32,
 }
 
-/// What to do with the waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Send `take` requests, after passing over the first `skip`.
@@ -88,7 +85,6 @@ pub enum Decision {
     Wait { until: Moment },
 }
 
-/// What bounded a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Nothing: all who waited are in it.
@@ -118,14 +114,12 @@ pub trait Rule: fmt::Debug + Send {
         limit.min(latency.max())
     }
 
-    /// How the additive-increase limit is kept.
     fn guard(&self) -> Guard;
 
     /// Whether requests predicted to finish late are refused on arrival and dropped once hopeless.
     fn predicts(&self) -> bool;
 }
 
-/// The named rules, as configurations choose them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
     /// By deadline within the AIMD limit.

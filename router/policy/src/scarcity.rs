@@ -14,7 +14,6 @@ const SIZES: u32 = 64;
 /// Members of a batch whose chance stands for that of their neighbours.
 pub(crate) const SAMPLES: usize = 4;
 
-/// How to choose whom to serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Observed over expected time to leave room for.

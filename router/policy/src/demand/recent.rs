@@ -21,11 +21,9 @@ const MEDIAN_BY_CHANCE: f64 = 0.455;
 /// Spans kept at most, however often somebody looks.
 const SPANS: usize = 1_024;
 
-/// How a rise is looked for.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     span: Duration,
-    /// Deviations that it must have.
     deviations: f64,
     /// The part of what comes now that may be added for what will come.
     believed: f64,

@@ -89,13 +89,11 @@ pub enum ClosedBy {
 pub struct BatchLimit {
     pub replica: u32,
     pub rows: u32,
-    /// What it is that allows no more.
     pub set_by: LimitedBy,
     /// How many times as long as at first such a batch takes there.
     pub slowdown: f64,
 }
 
-/// What holds a batch limit down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitedBy {
     MaxBatch,
@@ -110,9 +108,7 @@ pub struct Batch {
     /// Who is in it, in order.
     pub requests: Vec<u64>,
     pub rows: u32,
-    /// When it should be done.
     pub ends: Moment,
-    /// Why it holds no more.
     pub closed_by: ClosedBy,
 }
 
@@ -146,13 +142,10 @@ pub enum Effect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// With answers.
     Done,
-    /// Not run, at our request.
     Cancelled,
     /// With an error that one of its requests caused.
     RequestFault,
-    /// With an error that the replica caused.
     ReplicaFault,
 }
 
@@ -160,11 +153,8 @@ pub enum Ended {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
     pub rows: u32,
-    /// What it did to the batch limit.
     pub step: Step,
-    /// The limit after it.
     pub limit: u32,
-    /// What it did to the latency curve.
     pub change: Change,
     pub took: Duration,
     pub expected: Duration,

@@ -25,7 +25,6 @@ struct Held {
     count: usize,
     /// The most requests there may be.
     company: usize,
-    /// When the first of them is due.
     due: Moment,
 }
 

@@ -34,15 +34,12 @@ pub(crate) struct Replica {
     pub(crate) lossless_rows: u32,
     /// Rows per second it can serve with nobody lost.
     pub(crate) lossless_rate: f64,
-    /// Whom to serve while capacity is scarce.
     pub(crate) plan: Plan,
-    /// Whose turn it is in its process.
     pub(crate) turn: Turn,
     /// The longest one of its batches may take, where others wait for their turn.
     pub(crate) longest: Option<Duration>,
 }
 
-/// Whose batches its process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Its own alone.
@@ -61,7 +58,6 @@ pub(crate) struct Lesson {
 }
 
 impl Replica {
-    /// An idle replica, at the smallest limit.
     pub(crate) fn new(id: u32, measured: &[(u32, Duration)], max: u32, now: Moment) -> Self {
         Self {
             id,
@@ -89,7 +85,6 @@ impl Replica {
         self.lossless_rate = self.latency.rows_per_second(most);
     }
 
-    /// When it could start another batch.
     pub(crate) fn free_at(&self, now: Moment) -> Moment {
         let now = match self.turn {
             Turn::Always | Turn::Free => now,

@@ -56,7 +56,6 @@ impl Dispatch {
         }
     }
 
-    /// The process of `id` is free.
     pub fn step_up(&mut self, id: u32, now: Moment, effects: &mut Vec<Effect>) {
         let Some(index) = self.replica(id) else { return };
         match &mut self.replicas[index].turn {

@@ -65,7 +65,6 @@ impl Curve {
         self.points.iter().any(|point| point.seen >= KNOWN && sizes.contains(&point.size))
     }
 
-    /// Makes all times `factor` as long.
     pub(super) fn scale(&mut self, factor: f64) {
         for point in &mut self.points {
             point.mean_us *= factor;

@@ -3,7 +3,6 @@
 const WINDOW: usize = 128;
 const FIRST_SPREAD: f64 = 1.05;
 const LARGEST_SPREAD: f64 = 3.0;
-/// Fewer than this are no guide.
 const FEW: usize = 3;
 
 #[derive(Clone, Debug, Default)]

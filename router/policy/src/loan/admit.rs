@@ -5,13 +5,11 @@ use std::time::Duration;
 use super::{Ask, Job, Slice, Tenant, speed::gang_speed};
 use crate::moment::Moment;
 
-/// What a submission is held against.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     pub now: Moment,
     /// Every slice there is, lent or not.
     pub slices: &'a [Slice],
-    /// By the index that jobs carry.
     pub tenants: &'a [Tenant],
     pub jobs: &'a [Job],
     /// Slices that can be counted on to be lendable.

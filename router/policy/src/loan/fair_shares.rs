@@ -2,7 +2,6 @@
 
 use super::{LoanWorld, Use, free_slices::Desk, share::divide};
 
-/// Room for rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// What each tenant holds and would hold if all were even, in GPUs.
@@ -34,7 +33,6 @@ impl FairShares {
         }
     }
 
-    /// A job with `slices` starts, or will.
     pub(super) fn took(&mut self, world: &LoanWorld<'_>, tenant: usize, slices: &[usize]) {
         if let Some(held) = self.held.get_mut(tenant) {
             *held += gpus(world, slices);

@@ -2,9 +2,7 @@
 
 use super::{Ask, Slice};
 
-/// Free slices to choose from.
 pub(super) struct Choice<'a> {
-    /// Every slice there is.
     pub(super) slices: &'a [Slice],
     pub(super) crowding: &'a [u32],
 }

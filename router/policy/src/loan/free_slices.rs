@@ -18,7 +18,6 @@ pub(super) struct Desk<'a> {
     pub(super) coming: Vec<(usize, Moment)>,
     /// What each job keeps, by the job's index.
     pub(super) held: Vec<Vec<usize>>,
-    /// Where each job stands.
     pub(super) places: Vec<Place>,
     /// Jobs that were told something already.
     touched: Vec<bool>,
@@ -102,7 +101,6 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Until when other jobs leave `job` alone.
     pub(super) fn tenure_end(&self, job: usize) -> Moment {
         match self.world.jobs[job].phase {
             Phase::Running { since, .. } => since + self.rules.lease,
@@ -110,7 +108,6 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Slices of `job` that suit `other`.
     pub(super) fn suited(&self, job: usize, other: usize) -> impl Iterator<Item = usize> + '_ {
         let ask = &self.world.jobs[other].ask;
         let slices = self.world.slices;
@@ -135,7 +132,6 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Has `job` give back `slices` by `by`.
     pub(super) fn shrink(&mut self, job: usize, slices: Vec<usize>, by: Moment, why: Stop) {
         self.held[job].retain(|slice| !slices.contains(slice));
         self.gave_back(job, &slices);

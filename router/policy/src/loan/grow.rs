@@ -36,12 +36,9 @@ pub(super) fn run(desk: &mut Desk<'_>, head: Option<&Reservation>) {
 struct Growing {
     job: usize,
     starts: Option<usize>,
-    /// The size of its slices.
     compute: u8,
-    /// The speed of its slowest slice.
     speed: f64,
     ranks: u32,
-    /// How many more it could use.
     room: u32,
     /// How long it will still run, as far as that matters.
     horizon: Duration,

@@ -21,7 +21,6 @@ impl fmt::Display for JobId {
     }
 }
 
-/// What a job was submitted with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
     /// Whose it is: an index into the tenants.
@@ -35,7 +34,6 @@ pub struct Ask {
     pub memory_mib: u64,
     /// How long it takes on its fewest slices, if its owner knows.
     pub takes: Option<Duration>,
-    /// When it must have ended.
     pub deadline: Option<Moment>,
 }
 
@@ -60,7 +58,6 @@ pub enum Phase {
     Running {
         /// Since it started or its number of slices last changed.
         since: Moment,
-        /// When its loan ends unless renewed.
         lease_until: Moment,
     },
     Leaving,
@@ -86,7 +83,6 @@ pub struct Job {
     pub checkpoint_takes: Option<Duration>,
 }
 
-/// How long a job takes, roughly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     Short,

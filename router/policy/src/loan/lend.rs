@@ -5,7 +5,6 @@ use super::{Held, LoanWorld, Slice};
 /// How much is lent, and who gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaning {
-    /// Nothing is lent.
     None,
     /// All that is idle beyond a fixed reserve; the jobs spread over the most slices give back
     /// first. As Aryl (Lyra) does with servers.

@@ -46,7 +46,6 @@ use self::free_slices::Desk;
 /// A slice that could be lent, or is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
-    /// The machine it is in.
     pub host: u32,
     /// The GPU it is a part of, numbered over all machines.
     pub gpu: u32,
@@ -66,7 +65,6 @@ pub enum Held {
     /// Inference, which may not be disturbed.
     Inference,
     Lent(JobId),
-    /// A job that is giving it back.
     Leaving {
         by: Moment,
     },
@@ -92,29 +90,23 @@ pub struct Keep {
     pub by: Moment,
 }
 
-/// Slices that inference must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub slices: Vec<usize>,
-    /// How many of them must be free.
     pub count: u32,
     /// When: what follows (reshaping, loading) begins then.
     pub by: Moment,
 }
 
-/// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct LoanWorld<'a> {
     pub now: Moment,
     /// Every slice that inference does not exclude from lending; decisions name them by index.
     pub slices: &'a [Slice],
     pub jobs: &'a [Job],
-    /// By the index that jobs carry.
     pub tenants: &'a [Tenant],
     pub keep: Keep,
-    /// What must come back.
     pub wanted: &'a [Wanted],
-    /// How much service finished jobs took.
     pub history: &'a History,
 }
 
@@ -167,19 +159,30 @@ pub enum Act {
         job: JobId,
         /// One rank on each, in this order.
         slices: Vec<usize>,
-        /// When the loan ends unless renewed.
         lease_until: Moment,
-        /// Why it, why now.
         why: Start,
     },
-    /// Prolong a loan.
-    Renew { job: JobId, lease_until: Moment },
-    /// Give a running job more slices.
-    Grow { job: JobId, slices: Vec<usize> },
+    Renew {
+        job: JobId,
+        lease_until: Moment,
+    },
+    Grow {
+        job: JobId,
+        slices: Vec<usize>,
+    },
     /// Have a running job give some slices back.
-    Shrink { job: JobId, slices: Vec<usize>, by: Moment, why: Stop },
+    Shrink {
+        job: JobId,
+        slices: Vec<usize>,
+        by: Moment,
+        why: Stop,
+    },
     /// Have a running job checkpoint, stop and wait again.
-    Stop { job: JobId, by: Moment, why: Stop },
+    Stop {
+        job: JobId,
+        by: Moment,
+        why: Stop,
+    },
 }
 
 impl Act {

@@ -22,7 +22,6 @@ pub use self::{
     remaining_time::{Deadline, Srtf},
 };
 
-/// An order by which jobs get slices.
 pub trait JobOrder: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -66,7 +65,6 @@ pub fn named(name: &str) -> Option<Box<dyn JobOrder>> {
     all().into_iter().find(|order| order.name() == name)
 }
 
-/// Every order, the default first.
 pub fn all() -> Vec<Box<dyn JobOrder>> {
     vec![
         Box::new(Las),
@@ -81,7 +79,6 @@ pub fn all() -> Vec<Box<dyn JobOrder>> {
     ]
 }
 
-/// A job's place among all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     /// Since when it waits, if it has waited too long, which comes before everything.

@@ -5,7 +5,6 @@ use std::{fmt, time::Duration};
 use super::JobId;
 use crate::moment::Moment;
 
-/// Why a job starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     First,
@@ -33,7 +32,6 @@ impl fmt::Display for Start {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Inference needs them.
     Inference {
         /// Whether that is sooner than the usual notice.
         emergency: bool,
@@ -54,7 +52,6 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Why a job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     TooFew {
@@ -77,10 +74,8 @@ pub enum Why {
     Coming {
         count: u32,
     },
-    /// Others go first.
     Behind {
         ahead: u32,
-        /// The first of them that cannot start.
         first: JobId,
     },
     Stopping,

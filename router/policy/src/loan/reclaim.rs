@@ -53,11 +53,9 @@ pub(super) fn run(desk: &mut Desk<'_>) {
     }
 }
 
-/// What must be free.
 struct Need<'a> {
     /// Which slices count; absent, all.
     slices: Option<&'a [usize]>,
-    /// How much each counts.
     weigh: &'a dyn Fn(&Desk<'_>, usize) -> u32,
     by: Moment,
 }

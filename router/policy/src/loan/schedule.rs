@@ -43,7 +43,6 @@ struct Pass {
     head: Option<Reservation>,
     /// Jobs that could not start although it was their turn.
     blocked: u32,
-    /// Slices by tenant.
     held: Vec<u32>,
     makers: Makers,
     /// How many slices there are that suit an ask, by size and memory.

@@ -10,7 +10,6 @@ const HALF_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// GPU-seconds of one tenant, fading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Account {
-    /// What it has had.
     pub received: f64,
     /// Its fair share of what could be lent, while it wanted as much.
     pub deserved: f64,
@@ -26,7 +25,6 @@ impl Account {
 /// What a tenant's jobs hold and want, in GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Use {
-    /// The slices they hold.
     pub held: f64,
     /// Those, and the fewest slices of the jobs that wait.
     pub wants: f64,

@@ -19,7 +19,6 @@ pub struct Duty {
     hurts: u32,
 }
 
-/// What an observation means for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Full,

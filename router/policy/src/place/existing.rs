@@ -13,7 +13,6 @@ use super::{
 /// Why a replica is left where it is.
 const THERE: &str = "it is there";
 
-/// A replica that exists, and where.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct There<'a> {
     pub(super) replica: &'a Replica,
@@ -22,7 +21,6 @@ pub(super) struct There<'a> {
 }
 
 impl Situation<'_> {
-    /// Every replica that exists.
     pub(super) fn there(&self) -> impl Iterator<Item = There<'_>> {
         let slices = self.snapshot.gpus.iter().enumerate();
         let slices = slices.flat_map(|(gpu, on)| on.slices.iter().map(move |slice| (gpu, slice)));

@@ -22,7 +22,6 @@ pub struct Pin {
     pub position: Position,
     /// Where its model shall leave for it: GPU and slice.
     pub from: Option<(usize, Position)>,
-    /// Who wants it.
     pub by: String,
 }
 
@@ -195,7 +194,6 @@ impl Situation<'_> {
 }
 
 impl Target {
-    /// Those meant shall leave.
     fn evict(&mut self, why: &str, meant: impl Fn(&Placed) -> bool) {
         let stays = self.placed.iter().filter(|one| !meant(one)).cloned().collect();
         self.replace(stays, why);

@@ -7,11 +7,9 @@ use super::{Placed, Replica, Slice, Target, situation::Situation};
 
 const MIB_PER_GIB: f64 = 1024.0;
 
-/// A slice that could be shared.
 pub(super) struct SharedSlice {
     gpu: usize,
     position: Position,
-    /// Replicas that shall be on it.
     pub(super) count: u32,
     pub(super) free_mib: f64,
     /// Whether somebody is across it who must go first.

@@ -18,11 +18,8 @@ pub(super) fn spot(gpu: usize, position: Position) -> Spot {
 pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) models: Vec<Model>,
-    /// Pins that hold.
     pub(super) pins: Vec<&'a Pin>,
-    /// What cannot be as it should.
     pub(super) told: Vec<Refusal>,
-    /// Models of which nothing is known.
     unknown: BTreeSet<usize>,
 }
 
@@ -49,7 +46,6 @@ impl<'a> Situation<'a> {
         why.to_owned()
     }
 
-    /// The same fleet with other demands.
     pub(super) fn with(&self, models: Vec<Model>) -> Self {
         let (pins, unknown) = (self.pins.clone(), self.unknown.clone());
         Self { snapshot: self.snapshot, models, pins, told: Vec::new(), unknown }
@@ -250,7 +246,6 @@ fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
     (model, told)
 }
 
-/// The kinds of GPU there are.
 fn kinds(snapshot: &Snapshot) -> Vec<&'static Kind> {
     let mut kinds: Vec<&'static Kind> = Vec::new();
     for gpu in &snapshot.gpus {

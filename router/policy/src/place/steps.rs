@@ -11,7 +11,6 @@ use mig::Position;
 
 use super::{Action, Leaving, Placed, Snapshot, State, Step, Target};
 
-/// A replica on the way.
 #[derive(Clone, Debug)]
 struct Walker {
     position: Position,
@@ -29,12 +28,10 @@ struct Walker {
     gone: bool,
 }
 
-/// The fleet while it changes.
 struct Walk<'a> {
     snapshot: &'a Snapshot,
     leaving: BTreeMap<u64, &'a Leaving>,
     walkers: Vec<Vec<Walker>>,
-    /// Slices that are there, by GPU.
     slices: Vec<Vec<Position>>,
     pending: Vec<&'a Placed>,
     /// What of each model must stay ready, in requests per second and in replicas: its demand and its

@@ -110,7 +110,6 @@ impl Situation<'_> {
         target.placed.retain(|_| stays.next().unwrap_or(true));
     }
 
-    /// Models with less than they need.
     pub(super) fn short(&self, target: &Target) -> Vec<usize> {
         let held = target.held(self.models.len());
         let lacks = |index: &usize| {

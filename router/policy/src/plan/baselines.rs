@@ -11,7 +11,6 @@ mod parva;
 
 use super::{Plan, PlanError, Problem, solve_blind, solve_roomily};
 
-/// A way to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planner {
     /// This module's parent, with what its GPUs leave spread evenly.

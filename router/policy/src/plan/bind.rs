@@ -15,7 +15,6 @@ use super::{
     search::Found,
 };
 
-/// The models on a slice, by index.
 type Tenants = Vec<usize>;
 
 /// The replicas of a slice that is still to be put somewhere.
@@ -173,7 +172,6 @@ fn loads(terms: &Terms<'_>, found: &Found) -> Vec<Vec<Copies>> {
     loads
 }
 
-/// The only replica of a slice.
 pub(super) fn alone(terms: &Terms<'_>, model: usize, slot: usize) -> Vec<Replica> {
     let choice = terms.demand.table.choice(model, slot);
     let limit_ms = terms.latency_share * terms.demand.models[model].slo_ms;

@@ -1,6 +1,5 @@
 //! The cheapest slots that serve one model alone, at given prices.
 
-/// What one model needs of its slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need<'a> {
     pub(super) demand_rps: f64,
@@ -29,15 +28,12 @@ impl Turns {
     }
 }
 
-/// Slots that cover a need.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cover {
-    /// Slot and how many of it.
     pub(super) slots: Vec<(usize, u32)>,
     /// Slot and the part of it, where turns are taken.
     pub(super) part: Option<(usize, f64)>,
     pub(super) cost: f64,
-    /// No cover costs less than this.
     pub(super) least_cost: f64,
 }
 

@@ -33,7 +33,6 @@ pub(super) struct Turn<'a> {
     pub(super) limit_ms: f64,
 }
 
-/// A round that keeps every objective.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Round {
     pub(super) batches: Vec<u32>,

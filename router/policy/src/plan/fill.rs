@@ -19,7 +19,6 @@ const ANY: u32 = u32::MAX / 2;
 /// A slot this full is not worth sharing.
 const FULL: f64 = 0.95;
 
-/// Which model chooses first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Who would lose most by taking its second choice.
@@ -30,14 +29,12 @@ pub(super) enum Order {
     Objective,
 }
 
-/// One way to fill.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     pub(super) order: Order,
     pub(super) fit: Fit,
 }
 
-/// Who is in which slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filling {
     /// Model, slot and how many it has to itself.
@@ -46,7 +43,6 @@ pub(super) struct Filling {
     pub(super) shared: Vec<Shared>,
 }
 
-/// What filling needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
     pub(super) demand: Demand<'a>,
@@ -210,7 +206,6 @@ impl Attempt<'_> {
         terms.demand.cheapest(model, prices, Some(&available))
     }
 
-    /// The slots neither taken nor spoken for.
     fn available(&self) -> Vec<u32> {
         let each = self.packing.free.iter().zip(&self.reserved);
         each.map(|(free, reserved)| free.saturating_sub(reserved.round() as u32)).collect()

@@ -28,7 +28,6 @@ impl Shape {
     }
 }
 
-/// Where the slots of a shape are.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// Each position and its type of slot, by start.
@@ -37,11 +36,9 @@ pub(super) struct Layout {
     pub(super) mask: u64,
 }
 
-/// All GPUs of one kind.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     pub(super) kind: &'static Kind,
-    /// Their numbers in the fleet.
     pub(super) gpus: Vec<usize>,
     /// Every position a slice may have, by which masks are made.
     positions: Vec<Position>,

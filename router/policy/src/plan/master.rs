@@ -9,7 +9,6 @@ const FROM_NOWHERE: f64 = 1_000.0;
 /// Buying nothing; must never pay.
 const NOT_SERVED: f64 = 1e12;
 
-/// Something that gives slots.
 #[derive(Clone, Debug)]
 pub(super) struct Supply<'a> {
     pub(super) counts: &'a [u32],
@@ -21,26 +20,21 @@ pub(super) struct Supply<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supplies<'a> {
     pub(super) each: &'a [Supply<'a>],
-    /// The most of each pool.
     pub(super) limits: &'a [u32],
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Relaxed {
-    /// Of each slot.
     pub(super) prices: Vec<f64>,
     /// No plan uses fewer supplies.
     pub(super) bound: f64,
     pub(super) rounds: u32,
-    /// How much of each supply is used.
     pub(super) used: Vec<f64>,
-    /// Slots of each type wanted.
     pub(super) wanted: Vec<f64>,
     /// The purchases in use and the part each has; together 1.
     pub(super) purchases: Vec<(f64, Purchase)>,
 }
 
-/// What all models together would buy.
 #[derive(Clone, Debug)]
 pub(super) struct Purchase {
     pub(super) slots: Vec<f64>,

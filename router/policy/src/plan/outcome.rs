@@ -6,7 +6,6 @@ use mig::Position;
 
 use super::search;
 
-/// One model on one slice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replica {
     pub model: usize,
@@ -21,7 +20,6 @@ pub struct Replica {
     pub why: String,
 }
 
-/// One slice and who is on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     pub gpu: usize,
@@ -31,11 +29,9 @@ pub struct Slice {
     pub replicas: Vec<Replica>,
 }
 
-/// Where everything goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub slices: Vec<Slice>,
-    /// GPUs with at least one slice.
     pub gpus_used: u32,
     /// No plan that keeps the same rules uses fewer.
     pub bound_gpus: f64,
@@ -46,7 +42,6 @@ pub struct Plan {
 /// What no plan can do better than.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
-    /// Under the same rules.
     pub(super) rules: f64,
     /// If every slice could be divided at will.
     pub(super) fractional: f64,
@@ -84,17 +79,9 @@ impl Plan {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
-    Homeless {
-        model: String,
-    },
-    Impossible {
-        model: String,
-        /// What a batch of it may take.
-        limit_ms: f64,
-    },
-    TooSmall {
-        gpus: u32,
-    },
+    Homeless { model: String },
+    Impossible { model: String, limit_ms: f64 },
+    TooSmall { gpus: u32 },
 }
 
 impl fmt::Display for PlanError {

@@ -17,7 +17,6 @@ const DISPLACING_WORK: u64 = 200;
 /// No part of a remainder is smaller.
 const LEAST_PART: f64 = 0.02;
 
-/// Which slot a remainder prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// Where least is left over.
@@ -26,7 +25,6 @@ pub(super) enum Fit {
     Cheap,
 }
 
-/// A slot with remainders in it.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) slot: usize,
@@ -49,14 +47,12 @@ pub(super) struct Piece {
     pub(super) replicas: u32,
 }
 
-/// Slots being packed.
 pub(super) struct Packing<'a> {
     pub(super) terms: &'a Terms<'a>,
     pub(super) prices: Vec<f64>,
     pub(super) free: Vec<u32>,
     pub(super) fit: Fit,
     pub(super) open: Vec<Shared>,
-    /// What was done so far.
     pub(super) work: u64,
 }
 

@@ -20,7 +20,6 @@ pub struct Row {
     pub throughput_rps: f64,
 }
 
-/// Measurements on one kind of GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The kind's name; where absent, they serve for every kind that has none of its own.
@@ -41,7 +40,6 @@ pub struct Model {
     pub memory_mib: Option<u64>,
     /// The fewest slices it is on. At least 1.
     pub replicas_min: u32,
-    /// The most slices it is on.
     pub replicas_max: u32,
     /// What it asks of what slices share.
     pub load: Draw,
@@ -55,17 +53,14 @@ pub struct Gpus {
     pub count: u32,
 }
 
-/// What the planner may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The part of the objective a batch may take. 0.45 leaves a tenth after waiting for one batch
     /// and then for one's own.
     pub latency_share: f64,
-    /// The most processes on one slice.
     pub max_processes: u32,
     /// Whether several models may take turns on one slice.
     pub share_slices: bool,
-    /// How strongly neighbours are felt.
     pub gains: Gains,
     /// GPUs of each kind that are kept free, for those that may fail.
     pub spare_gpus: u32,
@@ -86,7 +81,6 @@ impl Default for Rules {
     }
 }
 
-/// Everything a plan is made from.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub models: Vec<Model>,
@@ -95,7 +89,6 @@ pub struct Problem {
     pub rules: Rules,
 }
 
-/// What every planner starts from.
 pub(super) struct Ground {
     pub(super) hardware: Hardware,
     pub(super) table: Table,

@@ -18,10 +18,8 @@ const PIVOTS: u32 = 5_000;
 /// What the program itself counts as in each round.
 const ROUND_WORK: u64 = 200;
 
-/// How models may buy slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Buying<'a> {
-    /// Whole ones.
     Whole,
     /// Any fraction, each worth as much of a whole one.
     Fractions,
@@ -32,12 +30,10 @@ pub(super) enum Buying<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) rate_rps: f64,
-    /// The fewest slots and the most.
     pub(super) replicas: (u32, u32),
 }
 
 impl Want {
-    /// All that `model` wants.
     pub(super) fn all(model: &Model) -> Self {
         let Model { demand_rps, replicas_min, replicas_max, .. } = *model;
         Self { rate_rps: demand_rps, replicas: (replicas_min, replicas_max) }
@@ -53,7 +49,6 @@ impl Want {
     }
 }
 
-/// What is to be served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand<'a> {
     pub(super) models: &'a [Model],
@@ -62,7 +57,6 @@ pub(super) struct Demand<'a> {
     /// Those of the models that are to be served.
     pub(super) only: &'a [usize],
     pub(super) buying: Buying<'a>,
-    /// What each model still wants.
     pub(super) wants: &'a [Want],
 }
 
@@ -77,7 +71,6 @@ impl Demand<'_> {
         self.wants[model].rate_rps
     }
 
-    /// Whether one slot may serve several models.
     pub(super) fn shared(&self) -> bool {
         !matches!(self.buying, Buying::Whole)
     }
@@ -104,7 +97,6 @@ impl Demand<'_> {
     }
 }
 
-/// When prices are good enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accuracy {
     /// At this distance from the bound, as a part of the cost.
@@ -116,12 +108,10 @@ pub(super) struct Accuracy {
 /// Enough for the load of given slots.
 pub(super) const ROUGH: Accuracy = Accuracy { part: 2e-3, rounds: 40 };
 
-/// Where to start looking for prices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hint<'a> {
     /// Of each slot, if any are likely.
     pub(super) prices: &'a [f64],
-    /// Purchases that serve the same demand.
     pub(super) purchases: &'a [(f64, Purchase)],
 }
 

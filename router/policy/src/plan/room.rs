@@ -17,7 +17,6 @@ pub(super) struct Offer {
 /// What may be done on a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Slices it has that nobody uses.
     pub empty: Vec<Position>,
     /// Whether it can be cut otherwise than it is.
     pub cuttable: bool,
@@ -33,15 +32,11 @@ pub(super) struct Room<'a> {
     offers: BTreeMap<Cut, Vec<(Position, usize, u8)>>,
 }
 
-/// How a GPU is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cut {
     pool: usize,
-    /// Positions that are taken.
     taken: u64,
-    /// Positions that are there and empty.
     empty: u64,
-    /// Positions that may be taken.
     allowed: u64,
 }
 

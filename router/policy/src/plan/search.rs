@@ -32,7 +32,6 @@ const MANNERS: [Manner; 6] = [
 /// A plan before it is bound to GPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// How many GPUs have each shape.
     pub(super) counts: Vec<u32>,
     pub(super) filling: Filling,
 }

@@ -77,7 +77,6 @@ impl Simplex {
         prices
     }
 
-    /// How much of `column` is used.
     pub(super) fn value(&self, column: usize) -> f64 {
         let row = self.basis.iter().position(|basic| *basic == column);
         row.map_or(0.0, |row| self.values[row].max(0.0))

@@ -11,14 +11,12 @@ use policy::{
 };
 use simgpu::random::Random;
 
-/// What is served, and by what.
 #[derive(Clone, Copy)]
 pub(crate) struct World<'a> {
     /// Requests per second at each moment, in seconds.
     pub(crate) rate: &'a dyn Fn(f64) -> f64,
     pub(crate) length: Duration,
     pub(crate) tick: Duration,
-    /// Requests per second of one replica.
     pub(crate) replica_rps: f64,
     /// From asking for a replica to having it.
     pub(crate) load_time: Duration,
@@ -28,7 +26,6 @@ pub(crate) struct World<'a> {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
-    /// As many as the forecast asks for.
     Forecast,
     Peak,
     /// As many as are needed, known in advance.

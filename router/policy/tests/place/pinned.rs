@@ -21,7 +21,6 @@ fn step_without_loss(world: &mut World, random: &mut Random, seed: u64) {
     }
 }
 
-/// Where a model has its first replica.
 fn first_of(world: &World, model: usize) -> (usize, Position) {
     let mut places = world.gpus.iter().enumerate().flat_map(|(gpu, on)| {
         let mine = on

@@ -52,7 +52,6 @@ pub(crate) struct World {
     /// Replicas that were stopped before they were ready.
     pub(crate) cancelled: u32,
     last: Target,
-    /// Requests per second each replica can serve.
     serves_rps: BTreeMap<u64, f64>,
     next: u64,
     jobs: bool,
@@ -143,7 +142,6 @@ impl World {
         self.next += 1;
     }
 
-    /// Wants a model on a slice.
     pub(crate) fn pin(&mut self, model: usize, (gpu, position): (usize, &str)) {
         let position = self.position(gpu, position);
         self.pins.push(Pin { model, gpu, position, from: None, by: "ada".to_owned() });
@@ -164,7 +162,6 @@ impl World {
         ready
     }
 
-    /// GPUs with replicas.
     pub(crate) fn used(&self) -> impl Iterator<Item = usize> {
         let busy = |gpu: &Gpu| gpu.slices.iter().any(|slice| !slice.replicas.is_empty());
         (0..self.gpus.len()).filter(move |gpu| busy(&self.gpus[*gpu]))

@@ -35,7 +35,6 @@ pub(crate) fn configs() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../configs")
 }
 
-/// The rows of one measured profile.
 pub(crate) fn rows(name: &str) -> Vec<Row> {
     let path = configs().join(format!("profiles/{name}.csv"));
     let text = std::fs::read_to_string(path).unwrap();

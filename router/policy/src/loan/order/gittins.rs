@@ -6,7 +6,6 @@ use crate::loan::{Job, LoanWorld};
 /// GPU-seconds that a new job is looked ahead, as Tiresias has it; an old one is looked ahead by as
 /// much as it has had, in doublings, since few jobs are as old and each would move the index.
 const STEP: f64 = 3250.0;
-/// Finished jobs that are remembered.
 const REMEMBERED: usize = 4096;
 /// Indexes that differ by less than this factor are alike.
 const ALIKE: f64 = 4.0;
