@@ -9,7 +9,6 @@ use loadtest::random::Random;
 use self::targets::TARGETS;
 
 const INPUTS: u64 = 10_000;
-/// The longest input; what is longer is cut.
 const MAX_BYTES: usize = 4_096;
 /// Pieces that make a wrong number or an unexpected end out of a right one.
 const PIECES: [&[u8]; 16] = [

@@ -158,7 +158,6 @@ fn graph(sources: &[Source<'_>]) -> BTreeMap<String, BTreeSet<String>> {
     graph
 }
 
-/// The first names after `crate::`.
 fn used(text: &str) -> BTreeSet<String> {
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let code: Vec<&str> =

@@ -175,7 +175,6 @@ fn log_messages(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Every test function with its line.
 fn test_names(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut is_test = false;

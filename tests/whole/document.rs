@@ -48,7 +48,6 @@ fn state_document_keeps_its_fields_and_their_types() {
 
 type Types = BTreeSet<String>;
 
-/// What the document may have at a path.
 struct Known {
     types: Types,
     sometimes: bool,

@@ -29,7 +29,6 @@ pub(crate) struct Mischief {
 }
 
 impl Mischief {
-    /// Lets all pass from now on, or not.
     pub(crate) fn be_wild(&self, wild: bool) {
         self.wild.store(wild, Ordering::Relaxed);
     }
@@ -82,7 +81,6 @@ impl Relay {
         self.mischief.be_wild(wild);
     }
 
-    /// Cuts every connection there is.
     pub(crate) fn cut(&self) {
         for stream in self.mischief.open.lock().unwrap().drain(..) {
             stream.cut();
@@ -123,7 +121,6 @@ impl Wire for UnixStream {
     }
 }
 
-/// Passes lines on until either end is gone.
 pub(crate) fn pump_lines<W: Wire>(from: &W, to: &W, seed: u64, mischief: &Arc<Mischief>) {
     let mut lines = BufReader::new(from.another());
     let (mut to, shared) = (to.another(), Arc::clone(mischief));

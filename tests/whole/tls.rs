@@ -50,7 +50,6 @@ fn ask(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Page {
     connection.send(&[head.as_bytes(), body]).unwrap()
 }
 
-/// The certificate the router shows now.
 fn shown(address: SocketAddr) -> Vec<u8> {
     let tcp = TcpStream::connect(address).unwrap();
     let mut stream = StreamOwned::new(secure(None).begin().unwrap(), tcp);

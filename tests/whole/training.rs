@@ -52,7 +52,6 @@ keep
 echo "ended at $step"
 "#;
 
-/// The steps a counting rank takes.
 pub(crate) const STEPS: u64 = 20;
 
 /// A program that lends: a model that needs a whole slice, and two slices beside its own.

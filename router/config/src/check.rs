@@ -32,7 +32,6 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// The most tables of one kind. Names become metric labels, which must stay few.
 const MAX_TABLES: usize = 1000;
 
-/// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub router: RouterSettings,
@@ -123,7 +122,6 @@ impl Tables {
         }
     }
 
-    /// Notes what is wrong between tables.
     fn check(&self, notes: &mut Notes<'_>) {
         self.count(notes);
         let (router, etcd) = (&self.router.0, self.etcd.as_ref());
@@ -331,7 +329,6 @@ fn each<'t, T>(
     sections.into_iter().map(|section| read(section, notes)).collect()
 }
 
-/// Notes names that two tables have.
 pub(crate) fn unique<'f>(
     what: &str,
     tables: impl Iterator<Item = &'f Found>,

@@ -16,7 +16,6 @@ pub struct Change {
     pub effect: Effect,
 }
 
-/// Everything that differs, by path.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     let (before, after) = (tables(old), tables(new));
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
@@ -94,7 +93,6 @@ fn measurements<'c>(old: &'c Config, new: &'c Config) -> impl Iterator<Item = Ch
     })
 }
 
-/// Certificates that were renewed in their files.
 fn certificates(old: &Config, new: &Config) -> Option<Change> {
     let (then, now) = (old.tls.as_ref()?, new.tls.as_ref()?);
     let shown = |config: &Tls| Some(config.identity.cert.display().to_string());

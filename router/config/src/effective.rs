@@ -20,7 +20,6 @@ pub struct Effective {
 /// One value in force. Serializes without secrets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
-    /// The table, such as `model`.
     pub table: &'static str,
     /// Which of several such tables: its `name`, or its index from 0.
     pub item: Option<String>,
@@ -67,14 +66,11 @@ pub enum Origin {
         file: String,
         line: usize,
     },
-    /// The environment variable of this name.
     Environment(&'static str),
-    /// An operator, while the router runs.
     Operator {
         /// What the next reload brings back, and from where.
         instead_of: String,
     },
-    /// Nobody said otherwise.
     Default,
 }
 
@@ -147,7 +143,6 @@ impl Effective {
         }
     }
 
-    /// The value of a key of a model.
     pub(crate) fn of_model(&self, model: &str, key: &str) -> Option<&Setting> {
         self.settings.iter().find(|setting| setting.is_of_model(model, key))
     }

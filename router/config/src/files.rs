@@ -6,7 +6,6 @@ use std::{
     path::Path,
 };
 
-/// The file's content as text.
 pub(crate) fn read(path: &Path, max_bytes: u64) -> Result<String, Unreadable> {
     let mut bytes = Vec::new();
     let unopened = |error: io::Error| Unreadable::Unopened(explain(&error));

@@ -17,7 +17,6 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct Objective {
     pub model: String,
-    /// Time from arrival to answer.
     pub slo_ms: Option<f64>,
     /// The share of requests that must be within it.
     pub slo_target: Option<f64>,
@@ -26,12 +25,10 @@ pub struct Objective {
     pub apply: bool,
 }
 
-/// Why an objective is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectiveError {
     #[error("no model named {model:?}")]
     UnknownModel { model: String },
-    /// It breaks a rule of the configuration.
     #[error("{}; the old objective stays", .problems.join("; "))]
     Invalid { problems: Vec<String> },
 }

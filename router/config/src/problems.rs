@@ -87,14 +87,12 @@ impl Warnings {
     }
 }
 
-/// Where a value stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Offset(usize),
     Environment(&'static str),
 }
 
-/// A value and where it stood.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
@@ -112,7 +110,6 @@ pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// What has been found so far.
 pub(crate) struct Notes<'a> {
     source: Option<&'a Source<'a>>,
     file: String,

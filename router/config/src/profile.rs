@@ -28,7 +28,6 @@ impl fmt::Debug for Profile {
     }
 }
 
-/// Why there is no profile.
 #[derive(Debug)]
 pub(crate) enum Bad {
     Unread(String),
@@ -101,7 +100,6 @@ impl Profile {
         exact.or_else(smaller).or_else(smallest).unwrap_or_default()
     }
 
-    /// The profiles measured, each once, in file order.
     pub(crate) fn profiles(&self) -> Vec<&str> {
         let mut profiles: Vec<&str> = Vec::new();
         for row in &self.rows {

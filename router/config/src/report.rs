@@ -9,7 +9,6 @@ use crate::{
     summary::Summary,
 };
 
-/// The outcome of reading a configuration.
 #[derive(Debug, Serialize)]
 pub struct CheckReport<'a> {
     pub ok: bool,
@@ -24,7 +23,6 @@ pub struct CheckReport<'a> {
 }
 
 impl<'a> CheckReport<'a> {
-    /// Of a sound configuration.
     pub fn of_config(config: &'a Config, warnings: &'a Warnings) -> Self {
         let summary = Some(config.summary());
         Self { ok: true, problems: None, warnings: Some(warnings), summary, settings: None }
@@ -35,7 +33,6 @@ impl<'a> CheckReport<'a> {
         Self { ok: false, problems, warnings: None, summary: None, settings: None }
     }
 
-    /// One JSON object, indented.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings, numbers and lists have a JSON form")
     }

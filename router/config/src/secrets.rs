@@ -8,7 +8,6 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// What stands where a secret would.
 pub(crate) const HIDDEN: &str = "<hidden>";
 
 /// The SHA-256 of a key. Two are compared in the same time wherever they differ.

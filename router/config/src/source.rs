@@ -35,7 +35,6 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// A file that no environment overrides.
     pub(crate) fn plain(path: &'a Path, text: &'a str, base_dir: &'a Path) -> Self {
         Self { path, text, base_dir, environment: Environment::default() }
     }

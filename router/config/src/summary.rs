@@ -21,7 +21,6 @@ pub struct Summary {
     pub gpus: Vec<GpuSummary>,
 }
 
-/// One model, in short.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelSummary {
     pub name: String,

@@ -10,7 +10,6 @@ use toml::{
 
 use crate::problems::{At, Notes, Place};
 
-/// A kind of value a key may hold.
 pub(crate) trait Read: Sized {
     /// Reads `value`, or notes why it cannot be.
     fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self>;
@@ -94,7 +93,6 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// The table under `key`.
     pub(crate) fn section(
         &mut self,
         key: &'static str,
@@ -105,7 +103,6 @@ impl<'t> Section<'t> {
         as_section(key, title, value, notes)
     }
 
-    /// The array of tables under `key`.
     pub(crate) fn sections(
         &mut self,
         key: &'static str,

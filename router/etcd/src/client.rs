@@ -21,7 +21,6 @@ use crate::{
     watch::Watch,
 };
 
-/// The most quiet connections that are kept.
 const MAX_QUIET: usize = 4;
 /// Keys listed at once.
 const PAGE: u64 = 500;
@@ -38,17 +37,14 @@ pub enum EtcdError {
     Refused { words: String },
 }
 
-/// Requests since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     pub answered: u64,
-    /// Not answered, or refused.
     pub failed: u64,
     /// Spent waiting for those that were answered.
     pub waited: Duration,
 }
 
-/// One etcd, of one member or several.
 #[derive(Debug)]
 pub struct Client {
     members: Vec<String>,
@@ -112,7 +108,6 @@ impl Client {
         }
     }
 
-    /// A new lease of at least `ttl`.
     pub async fn grant(&self, ttl: Duration) -> Result<Lease, EtcdError> {
         let body = serde_json::json!({"TTL": ttl.as_secs().max(1).to_string()});
         self.ask("/v3/lease/grant", &body, read::lease).await

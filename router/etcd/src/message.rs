@@ -14,7 +14,6 @@ pub struct Lease {
     pub ttl: Duration,
 }
 
-/// A key and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub key: String,
@@ -27,14 +26,12 @@ pub struct Pair {
     pub lease: u64,
 }
 
-/// All keys under a prefix at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     pub revision: u64,
     pub pairs: Vec<Pair>,
 }
 
-/// What a transaction came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether its condition held, and its changes were made.

@@ -17,7 +17,6 @@ const MAX_QUOTE: usize = 300;
 /// A lease is believed to last no longer than this, whatever is said.
 const LONGEST_LEASE_S: u64 = 86_400;
 
-/// Some of the keys under a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub revision: u64,
@@ -56,7 +55,6 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Those from revision `from` on.
     pub fn from(from: u64) -> Self {
         Self { pending: Vec::new(), searched: 0, next: from }
     }
@@ -70,7 +68,6 @@ impl Changes {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// What came and is no whole line.
     pub fn pending(&self) -> &[u8] {
         &self.pending
     }
@@ -118,7 +115,6 @@ impl Changes {
     }
 }
 
-/// The answer to a listing.
 pub fn page(bytes: &[u8]) -> Result<Page, Error> {
     let ranged: Ranged = from_slice(bytes)?;
     let rest = if ranged.more {
@@ -134,7 +130,6 @@ pub fn page(bytes: &[u8]) -> Result<Page, Error> {
     Ok(Page { revision: ranged.header.revision, pairs, rest })
 }
 
-/// The answer to the wish for a lease.
 pub fn lease(bytes: &[u8]) -> Result<Lease, Error> {
     let granted: Granted = from_slice(bytes)?;
     Ok(Lease { id: granted.id, ttl: granted.ttl() })
@@ -146,7 +141,6 @@ pub fn renewed(bytes: &[u8]) -> Result<Option<Duration>, Error> {
     Ok(renewed.result.map(|granted| granted.ttl()).filter(|ttl| !ttl.is_zero()))
 }
 
-/// The answer to a transaction.
 pub fn outcome(bytes: &[u8]) -> Result<Outcome, Error> {
     let done: Transacted = from_slice(bytes)?;
     let ranges = done.responses.iter().filter_map(|one| one.response_range.as_ref());

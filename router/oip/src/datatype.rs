@@ -27,7 +27,6 @@ pub enum Datatype {
 }
 
 impl Datatype {
-    /// Every datatype, in the order of the specification.
     pub const ALL: [Self; 14] = [
         Self::Bool,
         Self::Uint8,

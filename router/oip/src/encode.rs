@@ -15,7 +15,6 @@ use crate::{
 /// Tensors up to this many bytes are copied behind the JSON, which is cheaper than one more part.
 const COPY_LIMIT: usize = 8 * 1024;
 
-/// How a tensor's elements travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// In the JSON part, as `data`.
@@ -34,7 +33,6 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// `Content-Length`: the bytes of all parts.
     pub fn content_length(&self) -> usize {
         self.parts.iter().map(Bytes::len).sum()
     }
@@ -160,7 +158,6 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// Puts the tails behind the JSON.
     pub(crate) fn finish(self) -> Encoded {
         let header_length = (!self.tails.is_empty()).then_some(self.json.len());
         let mut parts = Vec::with_capacity(1 + self.tails.len());

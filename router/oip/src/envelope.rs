@@ -21,10 +21,8 @@ use crate::{
 /// The most inputs, or outputs, one message may have.
 pub const MAX_TENSORS: usize = 1024;
 
-/// The most dimensions a shape may have.
 pub const MAX_RANK: usize = 32;
 
-/// The parameter that gives a binary tensor's size.
 pub(crate) const BINARY_SIZE: &str = "binary_data_size";
 
 /// The parameter that puts a tensor outside the message.

@@ -18,15 +18,12 @@ struct Seen {
     json: Box<[u8]>,
     /// What it says, its inputs without their data.
     request: Request,
-    /// The bytes of each input.
     sizes: Vec<usize>,
 }
 
 impl Memory {
-    /// The longest JSON part that is remembered.
     pub const MOST_BYTES: usize = 4_096;
 
-    /// Reads a whole body, exactly as [`Request::decode`] does.
     pub fn decode(
         &mut self,
         body: Bytes,

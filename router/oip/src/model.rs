@@ -27,16 +27,13 @@ pub struct ModelMetadata {
     pub versions: Vec<String>,
     #[serde(default)]
     pub platform: String,
-    /// What it takes, the batch dimension included.
     #[serde(default)]
     pub inputs: Vec<TensorSpec>,
-    /// What it gives, the batch dimension included.
     #[serde(default)]
     pub outputs: Vec<TensorSpec>,
 }
 
 impl ModelMetadata {
-    /// The metadata of a model with one version.
     pub fn new(name: &str, version: &str, platform: &str, signature: &Signature) -> Self {
         Self {
             name: name.to_owned(),
@@ -76,7 +73,6 @@ pub struct ModelConfig {
     pub parameters: BTreeMap<String, ConfigParameter>,
 }
 
-/// An input in a [`ModelConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigInput {
     pub name: String,
@@ -92,7 +88,6 @@ pub struct ConfigInput {
     pub optional: bool,
 }
 
-/// An output in a [`ModelConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigOutput {
     pub name: String,
@@ -120,7 +115,6 @@ pub struct TransactionPolicy {
     pub decoupled: bool,
 }
 
-/// Whether equal requests may be answered from memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseCache {
     pub enable: bool,
@@ -171,7 +165,6 @@ impl ModelConfig {
         }
     }
 
-    /// Sets a parameter to `value` as text.
     pub fn set_parameter(&mut self, name: &str, value: &impl ToString) {
         let string_value = value.to_string();
         self.parameters.insert(name.to_owned(), ConfigParameter { string_value });
@@ -181,7 +174,6 @@ impl ModelConfig {
 /// The answer to `GET /v2/models[/{model}]/stats`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// One entry per model and version.
     pub model_stats: Vec<ModelStats>,
 }
 
@@ -192,9 +184,7 @@ pub struct ModelStats {
     pub version: String,
     /// When it last finished a request, in milliseconds since 1970; 0 if it never did.
     pub last_inference: u64,
-    /// Rows computed.
     pub inference_count: u64,
-    /// Batches computed.
     pub execution_count: u64,
     pub inference_stats: InferenceStats,
     /// Time per response of streaming models; always empty here, but clients expect the key.
@@ -221,9 +211,7 @@ pub struct DurationStat {
 /// Where the time of requests went. `perf_analyzer` needs every one of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InferenceStats {
-    /// Requests answered, and their time from arrival.
     pub success: DurationStat,
-    /// Requests that failed, and their time from arrival.
     pub fail: DurationStat,
     /// Waiting for a batch.
     pub queue: DurationStat,
@@ -248,7 +236,6 @@ pub struct BatchStats {
 /// The body of `POST /v2/repository/index`, which may also be empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRequest {
-    /// Whether only models that are ready are wanted.
     #[serde(default)]
     pub ready: bool,
 }
@@ -265,7 +252,6 @@ pub struct IndexEntry {
     pub reason: String,
 }
 
-/// Whether a model can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ModelState {

@@ -8,7 +8,6 @@ use serde::{
     ser::SerializeMap,
 };
 
-/// The most parameters one object may have.
 pub const MAX_PARAMETERS: usize = 128;
 
 /// A parameter's value, with the number kept as it was written.

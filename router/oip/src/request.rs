@@ -20,7 +20,6 @@ const BINARY: &str = "binary_data";
 
 const CLASSIFICATION: &str = "classification";
 
-/// An output the caller named.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedOutput {
     pub name: String,
@@ -29,7 +28,6 @@ pub struct RequestedOutput {
     pub parameters: Parameters,
 }
 
-/// A request, with every input in binary form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// Given back in the response.

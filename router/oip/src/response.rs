@@ -13,7 +13,6 @@ use crate::{
     tensor::Tensor,
 };
 
-/// An answer, with every output in binary form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Response {
     pub model_name: String,

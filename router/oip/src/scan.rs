@@ -33,7 +33,6 @@ pub(crate) fn to_binary(outline: Outline<'_>, text: &str) -> Result<Vec<u8>, Dec
     }
 }
 
-/// Why one element was not taken.
 enum Fault {
     WrongKind,
     OutOfRange,

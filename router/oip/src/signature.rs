@@ -15,7 +15,6 @@ use crate::{
 /// How many of a model's names an error lists.
 const LISTED: usize = 8;
 
-/// One input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSpec {
     pub name: String,

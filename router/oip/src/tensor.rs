@@ -10,7 +10,6 @@ use crate::{
     slot::{Role, Slot},
 };
 
-/// Bytes before each BYTES element.
 pub(crate) const PREFIX: usize = 4;
 
 /// A named tensor whose data is in binary form: little endian, row major, no padding.

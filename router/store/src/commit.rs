@@ -12,7 +12,6 @@ const LEAST_REWRITTEN: u64 = 1 << 20;
 /// A log is rewritten when it is this many times as long as it was when it was short.
 const GROWN: u64 = 4;
 
-/// Some records set and some removed, together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -10,7 +10,6 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{OpenError, Records, line};
 
-/// The file and its lock.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) path: PathBuf,
@@ -19,7 +18,6 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Makes the folder and takes the lock.
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder).map_err(|error| failed("make", folder, error))?;

@@ -46,10 +46,8 @@ use self::{
 
 pub type Records = BTreeMap<String, Value>;
 
-/// Brings records of one version to the next.
 pub type Migration = fn(&mut Records) -> Result<(), String>;
 
-/// Which version of the records a program understands.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
     /// The migration from each version, the first from version 1. The current version is one more
@@ -97,7 +95,6 @@ pub enum OpenError {
         /// The file before the last rewrite, if there is one.
         previous: PathBuf,
     },
-    /// It was written by a newer program.
     #[error(
         "{} has version {found}; this program reads up to {known}. The file was not changed",
         .path.display()

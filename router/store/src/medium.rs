@@ -6,7 +6,6 @@ use std::{
     io::{self, Write},
 };
 
-/// A file that grows at its end.
 pub(crate) trait Medium: fmt::Debug + Send {
     /// Adds `bytes` at the end, perhaps only some of them if it fails.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
@@ -14,7 +13,6 @@ pub(crate) trait Medium: fmt::Debug + Send {
     /// Returns once all that was added is on the disk.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Cuts it to `length` bytes.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 }
 

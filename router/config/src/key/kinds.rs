@@ -79,7 +79,6 @@ impl Kind<PathBuf> for File {
     }
 }
 
-/// The text as the file has it.
 pub(crate) fn written(given: Option<&Given<'_>>) -> Value {
     given.and_then(|given| given.value.get_ref().as_str()).into()
 }
@@ -100,7 +99,6 @@ impl Kind<bool> for Flag {
     }
 }
 
-/// A whole number within limits.
 pub(crate) struct Whole(pub(crate) RangeInclusive<u64>);
 
 impl Whole {
@@ -132,7 +130,6 @@ impl<T: TryFrom<u64> + Into<Value> + Copy> Kind<T> for Whole {
     }
 }
 
-/// A whole number of seconds.
 pub(crate) struct Seconds(pub(crate) RangeInclusive<u64>);
 
 impl Kind<Duration> for Seconds {
@@ -171,7 +168,6 @@ impl Kind<Duration> for Millis {
 pub(crate) struct Number(pub(crate) fn(f64) -> bool, pub(crate) &'static str);
 
 impl Number {
-    /// What is wrong with `value`, if anything.
     pub(crate) fn problem(&self, key: &str, value: f64) -> Option<String> {
         (!self.0(value)).then(|| format!("{key} is {value}; give {}", self.1))
     }
@@ -211,11 +207,9 @@ impl Kind<Duration> for FractionalMillis {
     }
 }
 
-/// One of some words.
 pub(crate) struct OneOf<T>(pub(crate) Vec<(&'static str, T)>);
 
 impl<T: Copy> OneOf<T> {
-    /// The choice that a word stands for.
     pub(crate) fn choose(&self, key: &str, word: &At<String>, notes: &mut Notes<'_>) -> Option<T> {
         if let Some((_, choice)) = self.0.iter().find(|(known, _)| *known == word.value) {
             return Some(*choice);
@@ -357,7 +351,6 @@ pub(crate) fn display<T: Display>(value: &T, _given: Option<&Given<'_>>) -> Valu
     value.to_string().into()
 }
 
-/// A time in milliseconds.
 pub(crate) fn ms(time: Duration) -> Value {
     number(time.as_secs_f64() * 1000.0)
 }

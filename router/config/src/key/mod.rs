@@ -25,7 +25,6 @@ pub enum Effect {
     Restart,
 }
 
-/// A table of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableSpec {
     pub(crate) name: &'static str,
@@ -40,11 +39,9 @@ pub(crate) struct KeySpec {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) effect: Effect,
-    /// The environment variable that overrides it.
     pub(crate) variable: Option<&'static str>,
 }
 
-/// A key and the values it may hold.
 pub(crate) struct Declared<K> {
     pub(crate) key: KeySpec,
     pub(crate) kind: K,
@@ -57,7 +54,6 @@ pub(crate) struct Given<'v> {
     pub(crate) place: Place,
 }
 
-/// The values a key may hold.
 pub(crate) trait Kind<T> {
     /// Reads a value, or notes why it cannot be used.
     fn read(&self, given: &Given<'_>, notes: &mut Notes<'_>) -> Option<T>;
@@ -70,7 +66,6 @@ pub(crate) trait Kind<T> {
     }
 }
 
-/// What was found of one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: KeySpec,
@@ -113,7 +108,6 @@ impl Found {
         read.unwrap_or_default()
     }
 
-    /// The key's value, or `default`.
     pub(crate) fn or<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -159,7 +153,6 @@ impl Found {
         read
     }
 
-    /// Where `key` has a value, good or not.
     pub(crate) fn place_of(&self, key: &str) -> Option<Place> {
         self.entry(key)?.place
     }
@@ -174,7 +167,6 @@ impl Found {
         self.entry(key).is_some_and(|entry| entry.is_good)
     }
 
-    /// The text that stands under `key`, and where.
     pub(crate) fn text(&self, key: &str) -> Option<(&str, Place)> {
         let entry = self.entry(key)?;
         Some((entry.value.as_str()?, entry.place?))
