@@ -184,7 +184,9 @@ pub struct ModelStats {
     pub version: String,
     /// When it last finished a request, in milliseconds since 1970; 0 if it never did.
     pub last_inference: u64,
+    /// Rows computed.
     pub inference_count: u64,
+    /// Batches computed.
     pub execution_count: u64,
     pub inference_stats: InferenceStats,
     /// Time per response of streaming models; always empty here, but clients expect the key.
