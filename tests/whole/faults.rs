@@ -31,7 +31,7 @@ fn hung_executor_requests_are_served_by_another_in_time() {
     all_served(&mut clients, 0);
     eventually("it is out of rotation", || (program.in_rotation("pair") == 1).then_some(()));
     all_served(&mut clients, 1);
-    assert!(program.log().contains("the executor was silent"), "{}", program.log());
+    program.wait_log("the executor was silent");
     process::signal(hung, Signal::CONT);
     eventually("it is back, and the same", || {
         let back = program.in_rotation("pair") == 2 && program.executors().contains(&hung);

@@ -30,6 +30,7 @@ fn second_router_of_one_name_leads_only_after_the_first() {
     assert_eq!(status, 503);
     assert!(why.contains(&first.admin().to_string()), "{why}");
     assert!(lead(&second)["problem"].as_str().unwrap().contains("has the same name"));
+    second.wait_log("another router has this name");
     assert_eq!(second.log().matches("another router has this name").count(), 1);
     assert_eq!((leads(&first), leads(&second)), (Some(term), None));
     assert_eq!(readiness(&first).0, 200, "{}", readiness(&first).1);

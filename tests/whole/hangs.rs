@@ -47,7 +47,7 @@ fn hung_executor_is_replaced_and_its_requests_end_in_time() {
         (gone && back).then_some(())
     });
     assert_eq!(alone.infer("lone", &Body::row()).status, 200);
-    assert!(program.log().contains("executor hangs"), "{}", program.log());
+    program.wait_log("executor hangs");
     assert!(executors_of(&program, "pair").contains(&pair[1]), "the sound one was left alone");
     let metrics = program.metrics();
     assert_eq!(metrics.ended_in_all("pair"), metrics.ended("pair", "served"));

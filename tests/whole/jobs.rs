@@ -69,8 +69,7 @@ fn reclaimed_job_resumes_from_its_checkpoint() {
     // Two slices are left for three replicas.
     want(&program, 3);
     wait_ready(&program, 3);
-    let left = job(&program, training.id);
-    assert_eq!(left["state"], "preempted", "{left:#}");
+    let left = wait_state(&program, training.id, "preempted");
     assert!(!training.is_alive(0), "its slice serves");
     assert!(states(&left).contains(&"noticed".to_owned()), "{left:#}");
     let lost = left["lost_gpu_s"].as_f64().unwrap();
@@ -91,8 +90,8 @@ fn a_gang_starts_whole_is_preempted_whole_and_resumes_whole() {
     training.wait_half(&program);
     want(&program, 2);
     wait_ready(&program, 2);
-    let left = job(&program, training.id);
-    assert_eq!((&left["state"], left["seats"].as_array().unwrap().len()), (&"preempted".into(), 0));
+    let left = wait_state(&program, training.id, "preempted");
+    assert_eq!(left["seats"].as_array().unwrap().len(), 0);
     assert!(![0, 1].into_iter().any(|rank| training.is_alive(rank)), "half of it is left");
     want(&program, 1);
     training.go();

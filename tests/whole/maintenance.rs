@@ -76,7 +76,7 @@ fn drain_loses_no_request_and_survives_a_restart() {
     let metrics = fleet.router.metrics();
     assert_eq!(metrics.value("sluice_worker_drains{state=\"drained\"}"), 1.0);
     assert_eq!(metrics.ended_in_all("pair"), metrics.ended("pair", "served"));
-    assert!(fleet.router.log().contains("worker drained by an operator"));
+    fleet.router.wait_log("worker drained by an operator");
 
     drop(client);
     fleet = fleet.replace_router();

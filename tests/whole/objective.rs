@@ -52,7 +52,7 @@ fn an_objective_that_is_applied_holds_until_the_next_reload() {
     assert_eq!(objective(&program), (json!(40.0), json!(0.9)));
     let kept = reply.json()["until_reload"].to_string();
     assert!(kept.contains("slo_ms = 1000 (") && kept.contains("sluice.toml:"), "{kept}");
-    assert!(program.log().contains("operator changed an objective"), "{}", program.log());
+    program.wait_log("operator changed an objective");
     assert_eq!(program.metrics().value("sluice_objective_seconds{model=\"slow\"}"), 0.04);
     assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
     let changes = program.reload().json()["changes"].as_array().unwrap().len();

@@ -211,6 +211,12 @@ impl Program {
         process::signal(self.pid(), signal);
     }
 
+    /// Waits until `words` are in the log, which another thread reads.
+    #[track_caller]
+    pub(crate) fn wait_log(&self, words: &str) {
+        eventually(words, || self.log().contains(words).then_some(()));
+    }
+
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
