@@ -72,7 +72,6 @@ pub(crate) enum ExecutorError {
     Thread(#[source] io::Error),
 }
 
-/// What the executor's threads share.
 struct Executor {
     args: ExecutorArgs,
     address: String,

@@ -30,7 +30,6 @@ pub(crate) struct Onnx {
 }
 
 impl Onnx {
-    /// Loads the model at `path`, to be run on `threads` threads.
     pub(crate) fn load(path: &str, threads: usize) -> Result<Self, LoadError> {
         let read = |source| LoadError::Read { path: path.to_owned(), source };
         let file_bytes = std::fs::metadata(path).map_err(read)?.len();

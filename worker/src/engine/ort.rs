@@ -141,7 +141,6 @@ fn spec(outlet: &Outlet) -> Result<Spec, String> {
     Ok(Spec { name, datatype, shape: shape.iter().copied().collect() })
 }
 
-/// Makes one tensor of the input at `index` of every request in the batch.
 fn gather(
     index: usize,
     spec: &Spec,

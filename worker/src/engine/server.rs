@@ -51,7 +51,6 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server and returns when its model is ready.
     pub(crate) fn start(order: &protocol::Server, program: &Path) -> Result<Self, LoadError> {
         let failed = |reason: String| Lost { reason, last_words: String::new() };
         let address = port::free().map_err(|error| {
@@ -186,7 +185,6 @@ fn wait_until_ready(
     }
 }
 
-/// What a ready server told of itself.
 struct Learned {
     signature: Signature,
     platform: String,

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::seat;
 
-/// How long an executor may take to say what it is.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Every executor at work in `run_dir`. Sockets nobody listens on are removed.

@@ -20,7 +20,6 @@ use crate::{
     seat,
 };
 
-/// How long an executor may take to listen; loading models comes after.
 const LISTEN_WAIT: Duration = Duration::from_secs(10);
 
 /// How often an executor says something at the least, and how often it may miss that. What is missed is
@@ -34,7 +33,6 @@ const ORDERS: usize = 64;
 /// A GPU that several tasks use, once it is open.
 pub(super) type Shared = Arc<Mutex<Option<Box<dyn Gpu>>>>;
 
-/// What a lane needs besides its identity.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) launch: Arc<Launch>,
@@ -68,7 +66,6 @@ impl Drop for Lane {
     }
 }
 
-/// An executor that another worker started.
 pub(super) struct Adopted {
     pub(super) process: Process,
     pub(super) control: Control,
@@ -96,7 +93,6 @@ impl Lane {
         Self::spawn(identity, around, None)
     }
 
-    /// Keeps an executor that is there already.
     pub(super) fn adopt(identity: Identity, around: Surroundings, adopted: Adopted) -> Self {
         Self::spawn(identity, around, Some(adopted))
     }

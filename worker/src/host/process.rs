@@ -31,7 +31,6 @@ use crate::{lines::Lines, seat};
 /// The wait before a socket that is not there yet is tried again.
 const KNOCK: Duration = Duration::from_millis(5);
 
-/// How long an executor may take to stop before it is killed.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
@@ -169,7 +168,6 @@ pub(super) enum ControlError {
 }
 
 impl Control {
-    /// Connects to the executor whose control socket this is, if it listens.
     pub(super) async fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path).await?;
         let pid = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());

@@ -14,12 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::{Assignment, User};
 use crate::seat;
 
-/// The folder of one job on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct JobFolder(PathBuf);
 
 impl JobFolder {
-    /// That of `job` among those in `directory`.
     pub(crate) fn of(directory: &Path, job: u64) -> Self {
         Self(directory.join(job.to_string()))
     }
@@ -66,7 +64,6 @@ impl JobFolder {
         Ok(())
     }
 
-    /// What is there of one start of a rank, if it was ever begun here.
     pub(crate) fn run(&self, spec: &RankSpec) -> Option<Run> {
         let text = fs::read(self.run_path(spec.rank, spec.run)).ok()?;
         serde_json::from_slice(&text).ok()
@@ -96,7 +93,6 @@ pub(crate) struct Ended {
     pub(crate) progress: Option<RankProgress>,
 }
 
-/// The file of one start of a rank.
 #[derive(Debug)]
 pub(crate) struct RunFile {
     path: PathBuf,
