@@ -23,7 +23,6 @@ const BAD_CONFIGURATION: u8 = 78;
 /// How long executors wait for a new worker after theirs is gone.
 pub(crate) const ADOPTION_WAIT: Duration = Duration::from_secs(30);
 
-/// The GPUs of a configuration, to be opened by a worker that runs in `run_dir`.
 pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
     let gpu = |(index, worker): (usize, &config::Worker)| GpuSettings {
         source: worker.gpu.source(),
@@ -33,7 +32,6 @@ pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
     config.workers.iter().enumerate().map(gpu).collect()
 }
 
-/// How a worker that runs in `run_dir` runs jobs, if it does.
 pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>, String> {
     let Some(loans) = config.loans.as_ref().filter(|loans| !loans.allow.is_empty()) else {
         return Ok(None);
@@ -101,7 +99,6 @@ pub(crate) fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints a fatal error in the configuration.
 #[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
 pub(crate) fn bad(why: &str) -> ExitCode {
     eprintln!("{why}");
