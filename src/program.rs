@@ -1,14 +1,14 @@
-//! Code shared by the commands that serve.
+//! Code shared by commands: what they print, and how those that serve start.
 
 use std::{
-    io::{Write, stdout},
+    io::{Write, stderr, stdout},
     path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use config::{Config, Gpu};
+use config::{Config, Gpu, Problems, Warnings};
 use worker::{
     GpuSettings, Lending, Limits, Open,
     gpu::{
@@ -18,10 +18,45 @@ use worker::{
     },
 };
 
-const BAD_CONFIGURATION: u8 = 78;
+/// The exit code of an invalid file.
+pub(crate) const BAD_CONFIGURATION: u8 = 78;
 
 /// How long executors wait for a new worker after theirs is gone.
 pub(crate) const ADOPTION_WAIT: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// For scripts
+    Json,
+}
+
+/// What a command prints, and its exit code.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: u8,
+}
+
+impl Verdict {
+    pub(crate) fn print(&self) -> ExitCode {
+        let written = stderr()
+            .write_all(self.stderr.as_bytes())
+            .and_then(|()| stdout().write_all(self.stdout.as_bytes()));
+        if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(self.code) }
+    }
+}
+
+/// The configuration that was read, with its warnings logged.
+pub(crate) fn warned(read: Result<(Config, Warnings), Problems>) -> Result<Config, String> {
+    let (config, warnings) = read.map_err(|problems| problems.to_string())?;
+    for warning in warnings.iter() {
+        tracing::warn!(%warning, "configuration warning");
+    }
+    Ok(config)
+}
 
 pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
     let gpu = |(index, worker): (usize, &config::Worker)| GpuSettings {
