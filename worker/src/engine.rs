@@ -31,7 +31,9 @@ pub trait Engine: Send {
     fn memory_bytes(&self) -> u64;
 
     /// How long a batch of `rows` takes, if the engine knows without running one.
-    fn known_latency(&self, rows: u32) -> Option<Duration>;
+    fn known_latency(&self, _rows: u32) -> Option<Duration> {
+        None
+    }
 
     /// What slows it down beside busy neighbours, if it must be told of them: real ones are felt.
     fn pace(&self) -> Option<Pace> {

@@ -7,7 +7,7 @@
 mod declared;
 mod tensor;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use protocol::Batch;
@@ -75,10 +75,6 @@ impl Engine for Onnx {
 
     fn memory_bytes(&self) -> u64 {
         self.file_bytes
-    }
-
-    fn known_latency(&self, _rows: u32) -> Option<Duration> {
-        None
     }
 
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {

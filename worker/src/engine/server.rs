@@ -106,10 +106,6 @@ impl Engine for Server {
         self.process.resident_bytes()
     }
 
-    fn known_latency(&self, _rows: u32) -> Option<Duration> {
-        None
-    }
-
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {
         let started = clock::now();
         let request = tensors::request(&self.signature, batch, body, self.binary)?;
