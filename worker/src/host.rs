@@ -6,10 +6,10 @@ mod gpu;
 mod lane;
 mod log;
 mod neighbours;
+mod observe;
 mod process;
 mod rank;
 mod report;
-mod sight;
 
 use std::{
     fmt,

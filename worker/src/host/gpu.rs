@@ -19,10 +19,10 @@ use super::{
     backoff::Retry,
     lane::{Adopted, Lane, Surroundings},
     neighbours::Neighbours,
+    observe::{Outcome, Seen},
     process::Identity,
     rank::{Found, Rank, RankSeat},
     report,
-    sight::{Outcome, Seen},
 };
 use crate::reconcile::{self, Next, Place, Step, Wanted, Wish};
 

@@ -16,8 +16,8 @@ use super::{
     process::{Control, ControlError, Identity, Launch, Process},
 };
 use crate::{
+    executor_paths,
     gpu::{Gpu, GpuError, Lease},
-    seat,
 };
 
 const LISTEN_WAIT: Duration = Duration::from_secs(10);
@@ -195,7 +195,7 @@ impl Keeper {
         if let Some(log) = log {
             Log::close(log).await;
         }
-        for kind in [seat::CONTROL, "sock"] {
+        for kind in [executor_paths::CONTROL, "sock"] {
             // An executor that was killed has left them.
             let _ = std::fs::remove_file(launch.path(&self.identity, kind));
         }
@@ -219,7 +219,7 @@ impl Keeper {
             }
         };
         if log.is_none() {
-            let path = self.around.launch.path(&self.identity, seat::LOG);
+            let path = self.around.launch.path(&self.identity, executor_paths::LOG);
             match Log::relay(path, &self.identity.slice) {
                 Ok(relayed) => *log = Some(relayed),
                 Err(error) => return error.into(),
@@ -277,7 +277,7 @@ impl Keeper {
             self.tell(|status| {
                 *status = Status { pid: Some(pid), restarts: status.restarts, ..Status::default() };
             });
-            let path = self.around.launch.path(&self.identity, seat::CONTROL);
+            let path = self.around.launch.path(&self.identity, executor_paths::CONTROL);
             *connected = tokio::select! {
                 control = Control::await_connect(&path) => Some(control),
                 how = process.ended() => return Err(Ended::Exited(how)),

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::rank::Lending;
-use crate::{lines::Lines, seat};
+use crate::{executor_paths, lines::Lines};
 
 /// The wait before a socket that is not there yet is tried again.
 const KNOCK: Duration = Duration::from_millis(5);
@@ -59,7 +59,7 @@ pub(super) struct Identity {
 
 impl Launch {
     pub(super) fn path(&self, identity: &Identity, kind: &str) -> PathBuf {
-        self.run_dir.join(seat::file(&identity.slice, identity.seat.lane, kind))
+        self.run_dir.join(executor_paths::file(&identity.slice, identity.seat.lane, kind))
     }
 
     /// Starts an executor that is the leader of a group of its own.

@@ -9,8 +9,8 @@ use protocol::{
 use super::{
     gpu::Keeper,
     lane::Status,
+    observe::{can_reshape, position, why_not},
     rank::Rank,
-    sight::{can_reshape, position, why_not},
 };
 use crate::{
     gpu::{Mode, Slice, Survey},

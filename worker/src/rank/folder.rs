@@ -12,7 +12,7 @@ use protocol::{RankEnd, RankProgress, RankSpec};
 use serde::{Deserialize, Serialize};
 
 use super::{Assignment, User};
-use crate::seat;
+use crate::executor_paths;
 
 #[derive(Clone, Debug)]
 pub(crate) struct JobFolder(PathBuf);
@@ -106,7 +106,7 @@ impl RunFile {
         let spec = &assignment.spec;
         folder.make(spec.rank, assignment.limits.user)?;
         let path = folder.run_path(spec.rank, spec.run);
-        let run = Run { mark: seat::token()?, end: None };
+        let run = Run { mark: executor_paths::token()?, end: None };
         // Written whole before it is there by its name: of two keepers that a killed worker and the
         // one after it started, the one that comes second must find what the first wrote.
         let own = path.with_extension(process::id().to_string());
