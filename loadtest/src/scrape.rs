@@ -18,6 +18,7 @@ const EVERY: Duration = Duration::from_millis(500);
 /// Most samples kept of one run.
 const MAX_SAMPLES: usize = 20_000;
 const QUEUE: &str = "sluice_queue_requests";
+// The former name of `sluice_batch_rows`: routers of the release before have no other.
 const BATCHES: &str = "sluice_batch_requests_count";
 const BATCHED: &str = "sluice_batch_requests_sum";
 

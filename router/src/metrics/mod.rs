@@ -12,7 +12,7 @@ mod page;
 mod placement;
 
 pub use self::{families::write, page::CONTENT_TYPE};
-use serve::count::{BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
+use serve::count::{BATCH_REQUESTS, BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
 pub use serve::count::{Kind, Spec, Unit};
 
 const MODEL: &[&str] = &["model"];
@@ -81,11 +81,15 @@ const BATCHES: Spec = Spec::new(
     "Batches sent, by what closed them: full, deadline, idle_replica or shape.",
 );
 const LIMIT: Spec = Spec::new(
-    "sluice_batch_limit_requests",
+    "sluice_batch_limit_rows",
     Unit::Count,
     Kind::Gauge,
     &["model", "slice"],
     "Most rows of the next batch on a slice.",
+);
+const FORMER_LIMIT: Spec = LIMIT.formerly(
+    "sluice_batch_limit_requests",
+    "Deprecated, use sluice_batch_limit_rows. Most rows of the next batch on a slice.",
 );
 const REPLICAS: Spec = Spec::new(
     "sluice_replicas",
@@ -171,8 +175,10 @@ pub const ALL: &[Spec] = &[
     OLDEST,
     IN_FLIGHT,
     BATCH_ROWS,
+    BATCH_REQUESTS,
     BATCHES,
     LIMIT,
+    FORMER_LIMIT,
     REPLICAS,
     CACHE,
     CACHE_BYTES,

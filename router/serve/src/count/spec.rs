@@ -10,6 +10,8 @@ pub struct Spec {
     pub labels: &'static [&'static str],
     /// One line for `# HELP`.
     pub help: &'static str,
+    /// The metric to use instead, if this one goes with the next release.
+    pub replaced_by: Option<&'static str>,
 }
 
 impl Spec {
@@ -20,7 +22,12 @@ impl Spec {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, unit, kind, labels, help }
+        Self { name, unit, kind, labels, help, replaced_by: None }
+    }
+
+    /// The same metric under a former name.
+    pub const fn formerly(self, name: &'static str, help: &'static str) -> Self {
+        Self { name, help, replaced_by: Some(self.name), ..self }
     }
 }
 
@@ -62,12 +69,14 @@ pub const QUEUE_SECONDS: Spec = Spec::new(
     "Time from arrival to dispatch.",
 );
 pub const BATCH_ROWS: Spec = Spec::new(
-    "sluice_batch_requests",
+    "sluice_batch_rows",
     Unit::Count,
     Kind::Histogram(ROWS),
     &["model"],
     "Rows per batch sent.",
 );
+pub const BATCH_REQUESTS: Spec = BATCH_ROWS
+    .formerly("sluice_batch_requests", "Deprecated, use sluice_batch_rows. Rows per batch sent.");
 pub const BATCH_SECONDS: Spec = Spec::new(
     "sluice_worker_batch_duration_seconds",
     Unit::Seconds,
