@@ -64,7 +64,6 @@ impl Samples {
         [(0.5 - half).max(0.0), (0.5 + half).min(1.0)].map(|part| self.quantile(part))
     }
 
-    /// The median, the least and the most.
     pub(crate) fn spread(&self, digits: usize) -> String {
         let [low, middle, high] = [0.0, 0.5, 1.0].map(|part| self.quantile(part));
         format!("{middle:.digits$} ({low:.digits$} to {high:.digits$})")

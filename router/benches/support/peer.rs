@@ -31,7 +31,6 @@ pub(crate) fn unix(reply: Reply) -> io::Result<String> {
     Ok(format!("unix:{}", path.display()))
 }
 
-/// The same over TCP.
 pub(crate) fn tcp(reply: Reply) -> io::Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;

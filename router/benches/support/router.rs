@@ -42,7 +42,6 @@ outputs = [{ name = "y", datatype = "FP32", shape = [-1, 1] }]
 gpu = "simulated:A100-80GB"
 "#;
 
-/// A router that serves.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) state: Arc<ServerState<Registry>>,

@@ -72,7 +72,6 @@ impl Body for Parts {
     }
 }
 
-/// A keep-alive connection of HTTP/1.1.
 pub(crate) struct Http1(http1::SendRequest<Parts>);
 
 impl Http1 {
@@ -94,7 +93,6 @@ impl Http1 {
     }
 }
 
-/// A connection of HTTP/2.
 pub(crate) struct Http2(http2::SendRequest<Parts>);
 
 impl Http2 {

@@ -11,7 +11,6 @@ use serve::transport::{self, Hello, Link, Received};
 use self::http::{Http1, Http2};
 use crate::support::peer;
 
-/// One way, connected.
 pub(crate) enum Way {
     Framed { name: &'static str, link: Link, received: Received },
     Http1(Http1),
@@ -19,7 +18,6 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Every way, ours first.
     pub(crate) async fn all() -> Result<Vec<Self>, Box<dyn Error>> {
         Ok(vec![
             Self::framed("frames, Unix socket", peer::unix(peer::echo)).await?,

@@ -33,7 +33,6 @@ use crate::{
 
 /// A served model as a door sees it: [`Model`], or ten lines in a test of the protocol.
 pub trait Served: Send + Sync + 'static {
-    /// The name in paths and replies.
     fn name(&self) -> &str;
 
     /// The one version served.
@@ -54,7 +53,6 @@ pub trait Served: Send + Sync + 'static {
     /// What it takes and gives; none until a replica has said.
     fn signature(&self) -> Option<Arc<Signature>>;
 
-    /// Whether it can be asked now.
     fn availability(&self) -> Availability;
 
     /// Takes it out of service, or puts it back. Doing either twice is doing it once.
@@ -70,7 +68,6 @@ pub trait Served: Send + Sync + 'static {
     fn infer(&self, request: Request) -> impl Future<Output = Result<Answer, InferError>> + Send;
 }
 
-/// Whether a model can be asked now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// At least one replica is warm.
@@ -80,13 +77,9 @@ pub enum Availability {
     /// It has no replica because nobody has asked for it; the next request brings one.
     Asleep,
     /// It cannot be asked, and nothing is being done about it.
-    Unavailable {
-        /// Why, for people.
-        reason: String,
-    },
+    Unavailable { reason: String },
 }
 
-/// A model the router serves.
 #[derive(Debug)]
 pub struct Model {
     name: String,
@@ -107,7 +100,6 @@ pub struct Model {
 /// Why a model's last replica failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// For people.
     pub reason: String,
     /// Whether its executor is being started again, so that waiting may help.
     pub returns: bool,
@@ -142,24 +134,20 @@ impl Model {
         })
     }
 
-    /// Its settings.
     pub fn config(&self) -> Arc<config::Model> {
         self.config.load_full()
     }
 
-    /// Its queue and replicas.
     pub fn dispatcher(&self) -> &Arc<Dispatcher> {
         &self.dispatcher
     }
 
-    /// Puts new settings in force.
     pub fn reconfigure(&self, config: &config::Model, weights: &[f64]) {
         self.config.store(Arc::new(config.clone()));
         self.dispatcher.reconfigure(config, weights);
         self.cache.resize(cache_bytes(config));
     }
 
-    /// A replica is connected and warm.
     pub fn attach(&self, replica: Replica, platform: &str, max_batch: u32) {
         let before = self.shape.swap(Some(Arc::new(Shape {
             signature: Arc::clone(&replica.signature),
@@ -190,7 +178,6 @@ impl Model {
         self.recent.lock().take(self.clock.now(), totals, waiting);
     }
 
-    /// How it went in the last minutes.
     pub fn history(&self) -> Vec<Point> {
         self.recent.lock().history()
     }
@@ -243,7 +230,6 @@ impl Model {
         }
     }
 
-    /// Its requests since the start.
     pub fn traffic(&self) -> Traffic {
         let totals = self.dispatcher.metrics().totals();
         let inside = self.dispatcher.view();
@@ -296,18 +282,15 @@ pub struct Models {
 }
 
 impl Models {
-    /// These models.
     pub fn new(list: Vec<Arc<Model>>) -> Self {
         let by_name = list.iter().map(|model| (model.name.clone(), Arc::clone(model)));
         Self { by_name: by_name.collect(), list }
     }
 
-    /// Each, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Arc<Model>> {
         self.list.iter()
     }
 
-    /// The one of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
         self.by_name.get(name)
     }

@@ -35,7 +35,6 @@ pub(super) const ETCD_WAIT: Spec = Spec::new(
     "Time spent waiting for responses of etcd.",
 );
 
-/// Who leads, and how etcd answers.
 pub(super) fn record(state: &State) {
     let lead = &state.lead;
     let plans = matches!(lead.role, Role::Alone | Role::Leads);

@@ -31,7 +31,6 @@ impl Key {
         Self { hash: hasher.finish(), outline, data }
     }
 
-    /// Where to look for it.
     pub(super) fn hash(&self) -> u64 {
         self.hash
     }

@@ -64,11 +64,9 @@ pub trait Source: Clone + Send + 'static {
 /// What looking a request up came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// Its answer was there.
     Hit,
     /// An equal one was under way.
     Joined,
-    /// Neither.
     Miss,
 }
 
@@ -81,14 +79,11 @@ pub struct Cache {
     known: Mutex<Known>,
 }
 
-/// How full a cache is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// Answers remembered.
     pub answers: usize,
     /// What they take, their requests and the bookkeeping included.
     pub bytes: usize,
-    /// What they may take.
     pub room_bytes: usize,
 }
 
@@ -118,7 +113,6 @@ impl Cache {
         })
     }
 
-    /// Whether it remembers anything.
     pub fn is_on(&self) -> bool {
         self.room_bytes.load(Ordering::Relaxed) > 0
     }
@@ -136,7 +130,6 @@ impl Cache {
         known.flights.clear();
     }
 
-    /// How full it is.
     pub fn view(&self) -> View {
         self.known.lock().memory.view()
     }

@@ -35,7 +35,6 @@ impl Histograms {
         self.0.handle().run_upkeep();
     }
 
-    /// Every series in Prometheus' text format.
     pub(super) fn render(&self) -> String {
         self.0.handle().render()
     }

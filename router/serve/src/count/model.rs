@@ -15,36 +15,31 @@ use super::{
 };
 use crate::error::InferError;
 
-/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered.
     Served {
         /// Time from arrival.
         took: Duration,
-        /// Whether that was within the objective.
         in_time: bool,
     },
-    /// Turned away.
     Refused(Reason),
-    /// The client left first.
     Abandoned,
     /// A replica failed it, or we did.
     Failed,
 }
 
-/// Why a request was turned away: a fixed set, so that the label's values are bounded.
+/// Why a request was refused: a fixed set, so that the label's values are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It would have been late.
+    /// It would have missed its objective.
     Overloaded,
-    /// Its tenant is over its rate, or has too many under way.
+    /// Its tenant exceeded its rate or its requests in flight.
     Quota,
-    /// Its deadline came first.
+    /// Its deadline passed first.
     TooLate,
-    /// No replica can be asked.
+    /// No replica is ready.
     NoReplica,
-    /// The caller's mistake.
+    /// The request is invalid.
     Invalid,
 }
 
@@ -117,7 +112,6 @@ struct Counts {
 }
 
 impl ModelMetrics {
-    /// Nothing counted yet of `model`.
     pub fn new(model: &str) -> Self {
         let histograms = Histograms::new(model);
         Self {
@@ -129,7 +123,6 @@ impl ModelMetrics {
         }
     }
 
-    /// A request ended.
     pub fn ended(&self, outcome: Outcome) {
         match outcome {
             Outcome::Served { took, in_time } => {
@@ -149,7 +142,6 @@ impl ModelMetrics {
         }
     }
 
-    /// A batch of `rows` left.
     pub fn sent(&self, rows: u32, closed_by: ClosedBy) {
         self.rows.record(f64::from(rows));
         add(match closed_by {
@@ -178,27 +170,23 @@ impl ModelMetrics {
         self.histograms.drain();
     }
 
-    /// Every distribution in Prometheus' text format.
     pub fn render(&self) -> String {
         self.histograms.render()
     }
 
-    /// A request was answered from memory.
     pub fn cache_hit(&self) {
         add(&self.counts.hit);
     }
 
-    /// A request waits for the same one already under way.
+    /// A request joined an equal one in flight.
     pub fn cache_joined(&self) {
         add(&self.counts.joined);
     }
 
-    /// A request was not in memory.
     pub fn cache_miss(&self) {
         add(&self.counts.miss);
     }
 
-    /// Every count so far.
     pub fn totals(&self) -> Totals {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // In this order, so that no reading shows more within the objective than served.
@@ -234,39 +222,30 @@ fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Every count of a model since the router started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Requests answered.
     pub served: u64,
-    /// Those answered within the objective.
     pub within_objective: u64,
-    /// Requests whose client left first.
     pub abandoned: u64,
-    /// Requests a replica failed, or we did.
     pub failed: u64,
-    /// Requests turned away, by reason.
     pub refusals: Refusals,
     /// Batches sent, by why they held no more.
     pub batches: Closings,
-    /// Requests looked up in the prediction cache, by result.
     pub cache: Lookups,
 }
 
 impl Totals {
-    /// Requests turned away.
     pub fn refused(&self) -> u64 {
         self.refusals.each().iter().map(|(_, count)| count).sum()
     }
 
-    /// Requests that count for the objective: neither the caller's mistake, nor beyond its quota,
-    /// nor given up by it.
+    /// Requests that count for the objective: neither invalid, nor over quota,
+    /// nor abandoned.
     pub fn eligible(&self) -> u64 {
         let Refusals { overloaded, quota: _, too_late, no_replica, invalid: _ } = self.refusals;
         self.served + self.failed + overloaded + too_late + no_replica
     }
 
-    /// Each outcome's label and count.
     pub fn outcomes(&self) -> [(&'static str, u64); 4] {
         [
             ("served", self.served),
@@ -277,7 +256,6 @@ impl Totals {
     }
 }
 
-/// Refusals by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     pub overloaded: u64,
@@ -288,7 +266,6 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Each reason's label and count.
     pub fn each(&self) -> [(&'static str, u64); 5] {
         let Self { overloaded, quota, too_late, no_replica, invalid } = *self;
         [
@@ -301,7 +278,6 @@ impl Refusals {
     }
 }
 
-/// Batches by why they held no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closings {
     pub full: u64,
@@ -311,26 +287,22 @@ pub struct Closings {
 }
 
 impl Closings {
-    /// Each label and count.
     pub fn each(&self) -> [(&'static str, u64); 4] {
         let Self { full, deadline, idle_replica, shape } = *self;
         [("full", full), ("deadline", deadline), ("idle_replica", idle_replica), ("shape", shape)]
     }
 }
 
-/// Lookups in the prediction cache by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookups {
     /// Answered from memory.
     pub hit: u64,
-    /// Answered by an equal request already under way.
+    /// Answered by an equal request in flight.
     pub joined: u64,
-    /// Not in memory.
     pub miss: u64,
 }
 
 impl Lookups {
-    /// Each label and count.
     pub fn each(&self) -> [(&'static str, u64); 3] {
         let Self { hit, joined, miss } = *self;
         [("hit", hit), ("joined", joined), ("miss", miss)]

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Totals;
 
-/// How often counts are taken.
 pub const EVERY: Duration = Duration::from_secs(5);
 /// Over how long the objective is judged.
 const JUDGED: Duration = Duration::from_secs(300);
@@ -51,7 +50,6 @@ impl Recent {
         view(rated.copied().unwrap_or(oldest), oldest, here)
     }
 
-    /// The same at each moment counts were taken, oldest first.
     pub fn history(&self) -> Vec<Point> {
         let mut points = Vec::new();
         for (index, here) in self.samples.iter().enumerate().skip(1) {
@@ -98,15 +96,11 @@ pub struct Point {
     pub from_s: f64,
     /// The share of requests answered within the objective; absent if none was to be.
     pub attainment: Option<f64>,
-    /// Requests answered each second.
     pub served_rps: f64,
-    /// Requests refused each second.
     pub refused_rps: f64,
-    /// Requests that waited at its end.
     pub waiting: usize,
 }
 
-/// How a model has done lately.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecentView {
     /// Seconds over which `attainment` was counted.
@@ -115,13 +109,9 @@ pub struct RecentView {
     pub attainment: Option<f64>,
     /// Seconds over which the rates were measured.
     pub rated_s: f64,
-    /// Requests answered each second.
     pub served_rps: f64,
-    /// Requests refused each second.
     pub refused_rps: f64,
-    /// Requests abandoned each second.
     pub abandoned_rps: f64,
-    /// Requests failed each second.
     pub failed_rps: f64,
 }
 

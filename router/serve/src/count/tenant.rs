@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::{Outcome, Reason};
 use crate::error::InferError;
 
-/// The counts of one tenant.
 #[derive(Debug, Default)]
 pub struct TenantMetrics {
     served: AtomicU64,
@@ -37,7 +36,6 @@ impl TenantMetrics {
         self.rows.fetch_add(u64::from(rows), Ordering::Relaxed);
     }
 
-    /// Every count so far.
     pub fn totals(&self) -> TenantTotals {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TenantTotals {
@@ -84,25 +82,20 @@ impl Drop for Underway {
     }
 }
 
-/// Every count of a tenant since the router started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantTotals {
-    /// Requests answered.
     pub served: u64,
-    /// Requests turned away for another reason than the tenant's own limits.
+    /// Requests refused for another reason than the limits of the tenant.
     pub refused: u64,
-    /// Requests turned away for the tenant's own limits.
+    /// Requests refused for the limits of the tenant.
     pub quota: u64,
-    /// Requests whose client left first.
     pub abandoned: u64,
-    /// Requests a replica failed, or we did.
     pub failed: u64,
     /// Rows of the requests that were read.
     pub rows: u64,
 }
 
 impl TenantTotals {
-    /// Each outcome's label and count.
     pub fn outcomes(&self) -> [(&'static str, u64); 5] {
         let Self { served, refused, quota, abandoned, failed, rows: _ } = *self;
         [

@@ -58,7 +58,6 @@ use crate::{
 /// What a client is told to wait when no replica is there at all, at least.
 const NO_REPLICA_RETRY: Duration = Duration::from_secs(1);
 
-/// One model's queue and replicas.
 #[derive(Debug)]
 pub struct Dispatcher {
     name: String,
@@ -73,24 +72,16 @@ pub struct Dispatcher {
     loads_in_ms: AtomicU64,
 }
 
-/// A replica about to be used.
 #[derive(Debug)]
 pub struct Replica {
-    /// Its number in this router.
     pub id: u32,
     /// Its id on its worker, which its executor knows it by.
     pub replica: u32,
-    /// Its slice's label.
     pub slice: String,
-    /// Its slice's profile.
     pub profile: String,
-    /// The connection to it.
     pub link: Link,
-    /// The process it is in.
     pub process: Arc<Process>,
-    /// What its warm-up measured.
     pub measured: Vec<(u32, Duration)>,
-    /// What the model takes and gives.
     pub signature: Arc<oip::Signature>,
 }
 
@@ -125,7 +116,6 @@ impl Dispatcher {
         self.loads_in_ms.store(millis, Ordering::Relaxed);
     }
 
-    /// This model's metrics.
     pub fn metrics(&self) -> &ModelMetrics {
         &self.metrics
     }
@@ -185,7 +175,6 @@ impl Dispatcher {
         Ok(Ticket::new(Arc::clone(self), id, key, deadline, receiver))
     }
 
-    /// Brings a replica into rotation.
     pub fn attach(self: &Arc<Self>, replica: Replica) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -211,7 +200,6 @@ impl Dispatcher {
         Self::let_go(state);
     }
 
-    /// Whether a replica has batches.
     pub fn is_busy(&self, replica: u32) -> bool {
         self.state.lock().batches.values().any(|sent| sent.replica == replica)
     }
@@ -258,17 +246,14 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Replicas in rotation.
     pub fn replicas(&self) -> usize {
         self.state.lock().links.len()
     }
 
-    /// Requests waiting for a batch.
     pub fn waiting(&self) -> usize {
         self.state.lock().machine.waiting()
     }
 
-    /// What is going on, for an operator.
     pub fn view(&self) -> View {
         self.state.lock().view(self.clock.now())
     }

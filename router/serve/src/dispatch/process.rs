@@ -19,7 +19,6 @@ use policy::{dispatch::longest_turn, moment::Moment};
 
 use super::Dispatcher;
 
-/// One process and the replicas in it.
 #[derive(Debug, Default)]
 pub struct Process {
     shared: AtomicBool,
@@ -39,18 +38,13 @@ struct Member {
 /// Something the others in a process must hear of, once the model's lock is free.
 #[derive(Debug)]
 pub(super) enum Passing {
-    /// A batch went in.
     Sent {
-        /// Where.
         process: Arc<Process>,
-        /// Whose.
         replica: u32,
         /// When it should be done.
         ends: Moment,
     },
-    /// A batch came back.
     Back {
-        /// From where.
         process: Arc<Process>,
     },
 }
@@ -95,12 +89,10 @@ impl Process {
         self.divide();
     }
 
-    /// A batch of `replica` is on its way.
     pub(super) fn sent(&self, replica: u32) {
         self.with(replica, |member| member.out += 1);
     }
 
-    /// A batch of `replica` is back.
     pub(super) fn back(&self, replica: u32) {
         self.with(replica, |member| member.out = member.out.saturating_sub(1));
     }

@@ -40,7 +40,6 @@ impl Drop for Caller<'_> {
 }
 
 impl Dispatcher {
-    /// A caller that came at `arrived`.
     pub fn caller(&self, arrived: Instant) -> Caller<'_> {
         Caller { dispatcher: self, arrived: self.clock.moment(arrived), told: false }
     }

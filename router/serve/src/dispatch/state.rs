@@ -55,7 +55,6 @@ pub(super) struct Attached {
     pub(super) process: Arc<Process>,
     /// How long its batches, and those of its like, took.
     pub(super) took: Histogram,
-    /// What it takes and gives.
     pub(super) signature: Arc<Signature>,
 }
 
@@ -92,7 +91,6 @@ pub(super) enum Counted {
     ByCaller,
 }
 
-/// A batch on a replica.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) replica: u32,
@@ -127,7 +125,6 @@ impl State {
         self.signature.as_ref().is_none_or(|signature| signature.batches())
     }
 
-    /// The label of a replica's slice.
     fn slice(&self, replica: u32) -> &str {
         self.links.get(&replica).map_or("", |attached| &attached.slice)
     }
@@ -239,7 +236,6 @@ impl State {
         }
     }
 
-    /// The message for `batch`, and its tensors in order.
     fn message(&self, batch: &Batch) -> (ToExecutor, Vec<Bytes>) {
         let members = || {
             batch.requests.iter().map(|id| {

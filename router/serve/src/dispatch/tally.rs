@@ -8,7 +8,6 @@ use std::{
 use oip::model::{BatchStats, DurationStat, InferenceStats, ModelStats};
 use protocol::Facts;
 
-/// Cumulative counts and times of one model.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     stats: InferenceStats,
@@ -24,7 +23,6 @@ impl Tally {
         add(&mut self.stats.queue, 1, nanos(waited));
     }
 
-    /// A batch of `rows` came back.
     pub fn batch(&mut self, rows: u32, facts: &Facts) {
         self.rows += u64::from(rows);
         self.batches += 1;
@@ -43,12 +41,10 @@ impl Tally {
         self.last_ms = wall_clock_ms();
     }
 
-    /// A request was answered `took` after it came.
     pub fn success(&mut self, took: Duration) {
         add(&mut self.stats.success, 1, nanos(took));
     }
 
-    /// A request was refused or failed `took` after it came.
     pub fn fail(&mut self, took: Duration) {
         add(&mut self.stats.fail, 1, nanos(took));
     }

@@ -42,7 +42,6 @@ impl Dispatcher {
         Some(Box::new(span))
     }
 
-    /// The batch of `span` came back.
     pub(super) fn trace_end(&self, span: BatchSpan, outcome: &Outcome, facts: &Facts) {
         let error = match outcome {
             Outcome::Done(_) => None,

@@ -7,27 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::state::State;
 
-/// What is going on in one model's dispatcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
-    /// Requests waiting for a batch.
     pub waiting: usize,
-    /// The age of the first of them.
     pub oldest_age_ms: f64,
-    /// Requests on replicas.
     pub in_flight: usize,
-    /// Rows arriving per second.
     pub rate_rps: f64,
     /// Each replica in rotation and the most rows its next batch may hold.
     pub limits: Vec<Limit>,
 }
 
-/// One replica's batch limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// The replica.
     pub replica: u32,
-    /// Its slice.
     pub slice: String,
     /// The most rows its next batch may hold.
     pub rows: u32,
@@ -41,14 +33,12 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SetBy {
-    /// The operator's `max_batch`.
     MaxBatch,
     /// Batches that came late, or too few yet that came in time.
     Aimd,
 }
 
 impl View {
-    /// The largest limit on each slice.
     pub fn limits_by_slice(&self) -> impl Iterator<Item = (&str, u32)> {
         let mut largest = BTreeMap::<&str, u32>::new();
         for limit in &self.limits {
@@ -58,7 +48,6 @@ impl View {
         largest.into_iter()
     }
 
-    /// The largest slowdown on each slice.
     pub fn slowdowns_by_slice(&self) -> impl Iterator<Item = (&str, f64)> {
         let mut largest = BTreeMap::<&str, f64>::new();
         for limit in &self.limits {

@@ -8,38 +8,27 @@ use crate::{
     dispatch,
 };
 
-/// One model, for whoever looks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
-    /// Its name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// Whether it can be asked: `ready`, `loading` or `unavailable`.
     pub availability: String,
-    /// Why it cannot.
     pub reason: Option<String>,
-    /// Its objective.
     pub slo_ms: f64,
     /// The share of requests that must be within it.
     pub slo_target: f64,
-    /// The most rows of a batch.
     pub max_batch: u32,
     /// The rule that forms its batches.
     pub batching: String,
-    /// How it has done lately.
     pub recent: RecentView,
-    /// Every count since the start.
     pub totals: Totals,
-    /// Its queue and its batch limits.
     pub dispatch: dispatch::View,
-    /// Its replicas by state.
     pub replicas: Replicas,
     /// Its remembered answers, if it remembers.
     pub cache: Option<cache::View>,
 }
 
-/// A model's replicas by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replicas {
     /// On their way.
@@ -50,7 +39,6 @@ pub struct Replicas {
     pub ready: u32,
     /// Finishing their last batches.
     pub draining: u32,
-    /// Unable to serve.
     pub failed: u32,
 }
 
@@ -62,7 +50,6 @@ impl Replicas {
         Self { ready, starting: self.starting + (self.ready - ready), ..self }
     }
 
-    /// Each state's name and count.
     pub fn each(&self) -> [(&'static str, u32); 5] {
         let Self { starting, warming, ready, draining, failed } = *self;
         [

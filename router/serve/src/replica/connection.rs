@@ -74,7 +74,6 @@ pub(super) struct Serving {
     pub(super) replica: u32,
     pub(super) slice: String,
     pub(super) profile: String,
-    /// Its model's revision.
     pub(super) digest: u64,
     pub(super) model: Arc<Model>,
     pub(super) hello: Hello,

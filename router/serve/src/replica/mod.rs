@@ -35,7 +35,6 @@ struct Connections {
     by_id: HashMap<ReplicaId, Connection>,
     /// By their address and the token they expect.
     processes: HashMap<Hello, Weak<Process>>,
-    /// The last number given to a dispatcher.
     last_number: u32,
     closed: bool,
 }
@@ -54,13 +53,9 @@ struct Connection {
 /// A replica as its worker reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'a> {
-    /// Its slice.
     pub slice: &'a SliceName,
-    /// The profile of its slice.
     pub profile: &'a str,
-    /// Its model's revision.
     pub digest: u64,
-    /// How it is reached, and what its warm-up showed.
     pub ready: &'a ReadyReplica,
 }
 
@@ -117,14 +112,12 @@ impl Replicas {
         connections.by_id.insert(id.clone(), connection);
     }
 
-    /// Lets a replica be given batches.
     pub fn admit(&self, id: &ReplicaId) {
         if let Some(connection) = self.connections.lock().by_id.get(id) {
             connection.flags.admit();
         }
     }
 
-    /// Gives a replica no more batches.
     pub fn drain(&self, id: &ReplicaId) {
         if let Some(connection) = self.connections.lock().by_id.get(id) {
             connection.flags.draining.store(true, Ordering::Release);
@@ -137,7 +130,6 @@ impl Replicas {
         self.connections.lock().detach(id);
     }
 
-    /// The state of every connection.
     pub fn links(&self) -> BTreeMap<ReplicaId, Link> {
         let connections = self.connections.lock();
         connections.by_id.iter().map(|(id, one)| (id.clone(), one.link())).collect()
@@ -148,7 +140,6 @@ impl Replicas {
         self.changed.subscribe()
     }
 
-    /// Closes every connection for good.
     pub fn close(&self) {
         let mut connections = self.connections.lock();
         connections.closed = true;

@@ -32,7 +32,6 @@ const GREETING_WAIT: Duration = Duration::from_secs(1);
 pub struct Hello {
     /// `unix:/path`, `tcp:host:port` or `tls:host:port`.
     pub address: String,
-    /// The executor's token.
     pub token: String,
 }
 
@@ -41,10 +40,7 @@ pub struct Hello {
 pub enum LinkError {
     /// The address is of no known kind.
     #[error("{address:?} is no address of an executor")]
-    Address {
-        /// As reported.
-        address: String,
-    },
+    Address { address: String },
     /// It would be known by a certificate, and nobody said whose.
     #[error("the executor speaks TLS, and [tls] has no client_ca to know it by")]
     NoAuthority,
@@ -63,12 +59,8 @@ pub enum LinkError {
         /// The batch's number, as the executor gave it.
         batch: u64,
     },
-    /// The executor does not want us.
     #[error("the executor refused us: {reason}")]
-    Refused {
-        /// Its words.
-        reason: String,
-    },
+    Refused { reason: String },
     /// The executor hangs, or nothing reaches it.
     #[error("the executor was silent for {0:?}")]
     Silent(Duration),
@@ -90,7 +82,6 @@ pub struct Link {
     pulse: Arc<Pulse>,
 }
 
-/// A frame to write.
 #[derive(Debug)]
 pub(super) struct Outbound {
     pub(super) head: Vec<u8>,
@@ -113,7 +104,6 @@ impl Link {
         self.send(&ToExecutor::Ping, Vec::new()).expect("a ping is a small frame");
     }
 
-    /// Bytes received so far.
     pub fn received(&self) -> u64 {
         self.pulse.received.load(Ordering::Relaxed)
     }
@@ -129,7 +119,6 @@ impl Link {
     }
 }
 
-/// The receiving side.
 #[derive(Debug)]
 pub struct Received {
     frames: Frames<Box<dyn AsyncRead + Send + Unpin>>,

@@ -20,7 +20,6 @@ use tokio::{
     net::UnixStream,
 };
 
-/// The half that reads.
 pub(super) struct ReadHalf(AsyncFd<Arc<OwnedFd>>);
 
 /// The half that writes. Like tokio's, it says so when nothing more will come.
@@ -30,7 +29,6 @@ pub(super) struct WriteHalf {
     room: Option<AsyncFd<OwnedFd>>,
 }
 
-/// Connects to the socket at `path`.
 pub(super) async fn connect(path: &str) -> io::Result<(ReadHalf, WriteHalf)> {
     split(UnixStream::connect(path).await?)
 }
