@@ -8,7 +8,7 @@ use tls::ServerConfig;
 
 use crate::{
     auth::Access,
-    body::{BodyLimits, room::Room},
+    body::{BodyLimits, buffer_budget::Room},
     drain::Drain,
     trace::Tracer,
 };

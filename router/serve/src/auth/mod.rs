@@ -5,7 +5,7 @@
 //! administration, being on this machine is the key.
 
 mod bucket;
-mod turnstile;
+mod in_flight_limit;
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,8 +14,8 @@ use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub use self::turnstile::Pass;
-use self::{bucket::Bucket, turnstile::Turnstile};
+pub use self::in_flight_limit::Pass;
+use self::{bucket::Bucket, in_flight_limit::Turnstile};
 use crate::{
     count::{TenantMetrics, TenantTotals},
     error::InferError,

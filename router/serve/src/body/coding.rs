@@ -10,7 +10,7 @@ use flate2::{
 };
 use http::{HeaderMap, HeaderValue, header};
 
-use super::room::Share;
+use super::buffer_budget::Share;
 use crate::error::InferError;
 
 /// Replies shorter than this are not worth the client's time to unpack.
@@ -169,7 +169,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::body::room::Room;
+    use crate::body::buffer_budget::Room;
 
     fn room() -> Share {
         Arc::<Room>::default().share(u64::MAX)

@@ -1,7 +1,7 @@
 //! Request bodies, read within a size and a time.
 
+pub(crate) mod buffer_budget;
 pub(crate) mod coding;
-pub(crate) mod room;
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::{coding::Coding, room::Share};
+use self::{buffer_budget::Share, coding::Coding};
 use crate::error::InferError;
 
 /// Room made at once for a body that announces its length; a lie costs no more than this.
