@@ -169,10 +169,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::body::buffer_budget::Room;
+    use crate::body::buffer_budget::BufferBudget;
 
     fn room() -> Share {
-        Arc::<Room>::default().share(u64::MAX)
+        Arc::<BufferBudget>::default().share(u64::MAX)
     }
 
     const BOTH: [Coding; 2] = [Coding::Gzip, Coding::Deflate];
