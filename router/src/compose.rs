@@ -42,7 +42,6 @@ use crate::{
 
 pub use serve::{drain::Ended, trace::Build};
 
-/// A router that listens.
 #[derive(Debug)]
 pub struct Router {
     state: Arc<ServerState<Registry>>,
@@ -57,17 +56,10 @@ pub struct Router {
     election: Option<(Arc<Election>, JoinSet<()>)>,
 }
 
-/// Why a router could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address could not be listened on.
     #[error("cannot listen on {address}")]
-    Listen {
-        /// The address asked for.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
     /// What is kept in the state directory cannot be used.
     #[error("cannot use what is kept in state_dir")]
     State(#[from] OpenError),
@@ -79,13 +71,11 @@ pub enum StartError {
 /// What a router is started with.
 #[derive(Debug)]
 pub struct Start {
-    /// The configuration.
     pub config: Config,
     /// The file it came from, to be read again on reload.
     pub file: Option<PathBuf>,
     /// What workers of other machines must know to join, if they may.
     pub token: Option<String>,
-    /// The program it is part of.
     pub build: Build,
 }
 
@@ -158,12 +148,10 @@ impl Router {
         if self.state.tls.load().is_some() { "https" } else { "http" }
     }
 
-    /// Where inference is served.
     pub fn inference(&self) -> SocketAddr {
         self.inference
     }
 
-    /// Where administration is served.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
@@ -261,7 +249,6 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
     }
 }
 
-/// The page for a scraper.
 fn metrics_page(shared: &ServerState<Registry>, build: &Build) -> String {
     let models = shared.backend.models();
     let counted: Vec<_> = models.iter().map(|model| model.dispatcher().metrics()).collect();

@@ -37,7 +37,6 @@ pub struct Registry {
     plan: Arc<Planned>,
 }
 
-/// How the configuration was last loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConfigState {
     /// Configurations put in force since the start, that of the start included.
@@ -99,22 +98,18 @@ impl Registry {
         }
     }
 
-    /// The models and the connections to their replicas.
     pub fn plane(&self) -> &Arc<Plane> {
         &self.plane
     }
 
-    /// The control plane.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
-    /// The workers.
     pub fn fleet(&self) -> &Arc<Fleet> {
         self.control.fleet()
     }
 
-    /// The training jobs.
     pub fn jobs(&self) -> &Arc<Jobs> {
         self.control.jobs()
     }
@@ -129,7 +124,6 @@ impl Registry {
         self.control.leadership()
     }
 
-    /// The configuration in force.
     pub fn config_in_force(&self) -> Arc<Config> {
         self.config.load_full()
     }
@@ -177,7 +171,6 @@ impl Registry {
         loads.loaded_at_s = at_s;
     }
 
-    /// How the configuration was last loaded.
     pub fn config_state(&self) -> ConfigState {
         *self.loads.lock()
     }
@@ -187,17 +180,14 @@ impl Registry {
         &self.spans
     }
 
-    /// The present.
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
 
-    /// Milliseconds since 1970.
     pub fn wall_ms(&self) -> u64 {
         self.control.clock().now_ms()
     }
 
-    /// Time since the start.
     pub fn uptime(&self) -> Duration {
         self.now().since(Moment::default())
     }

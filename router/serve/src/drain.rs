@@ -21,7 +21,6 @@ use tokio::{
 /// How far the stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Not stopping.
     Serving,
     /// Not ready, but still accepting; HTTP/1.1 replies ask the client to reconnect elsewhere.
     Leaving,

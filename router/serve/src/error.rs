@@ -14,212 +14,100 @@ use http::{Method, StatusCode};
 /// A request that did not get its answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InferError {
-    /// Nothing is served at this path.
     #[error("nothing is served at {path:?}")]
-    UnknownPath {
-        /// As the client wrote it, cut if long.
-        path: String,
-    },
+    UnknownPath { path: String },
     /// The path exists, the method on it does not.
     #[error("{method} is not allowed here; use {}", .allowed.join(" or "))]
     WrongMethod {
-        /// As the client wrote it.
         method: Method,
         /// What the path takes, for the `allow` header.
         allowed: &'static [&'static str],
     },
     /// The path names a model that is not configured.
     #[error("no model named {model:?}")]
-    UnknownModel {
-        /// As the client wrote it.
-        model: String,
-    },
+    UnknownModel { model: String },
     /// The model exists, but not in this version.
     #[error("{model} has no version {version:?}; it has {available:?}")]
-    UnknownVersion {
-        /// The model.
-        model: String,
-        /// As the client wrote it.
-        version: String,
-        /// The version that is served.
-        available: String,
-    },
+    UnknownVersion { model: String, version: String, available: String },
     /// The body is not a request this model can take.
     #[error(transparent)]
     Invalid(#[from] oip::DecodeError),
     /// The body of a call other than inference is not the JSON it should be.
     #[error("the body is not what this call takes: {problem}")]
-    BadBody {
-        /// What the parser said, with line and column.
-        problem: String,
-    },
+    BadBody { problem: String },
     /// A header or a parameter has a value we cannot read.
     #[error("{name} is {found:?}; give {wanted}")]
-    BadValue {
-        /// The header or field.
-        name: &'static str,
-        /// As the client wrote it.
-        found: String,
-        /// What would have been understood.
-        wanted: &'static str,
-    },
+    BadValue { name: &'static str, found: String, wanted: &'static str },
     /// The body is longer than we read.
     #[error("the body is longer than {limit_bytes} bytes")]
-    BodyTooLarge {
-        /// The limit in force.
-        limit_bytes: u64,
-        /// What `content-length` announced, if it did.
-        announced_bytes: Option<u64>,
-    },
+    BodyTooLarge { limit_bytes: u64, announced_bytes: Option<u64> },
     /// The body unpacks to more than we hold.
     #[error("the body unpacks to more than {limit_bytes} bytes")]
-    InflatesTooLarge {
-        /// The limit in force.
-        limit_bytes: u64,
-        /// Bytes before unpacking.
-        packed_bytes: u64,
-    },
+    InflatesTooLarge { limit_bytes: u64, packed_bytes: u64 },
     /// All bodies together are as many bytes as we hold.
-    #[error("{held_bytes} bytes of requests would be held, {limit_bytes} are the most")]
-    OutOfRoom {
-        /// Bytes held, with this body.
-        held_bytes: u64,
-        /// The limit in force.
-        limit_bytes: u64,
-    },
-    /// The body did not arrive in time.
+    #[error("request bodies would need {held_bytes} bytes; max_buffered_bytes is {limit_bytes}")]
+    OutOfRoom { held_bytes: u64, limit_bytes: u64 },
     #[error("the body did not arrive within {} ms", .allowed.as_millis())]
-    BodyTooSlow {
-        /// The time allowed.
-        allowed: Duration,
-    },
+    BodyTooSlow { allowed: Duration },
     /// The connection ended, or broke the rules of HTTP, inside the body.
     #[error("the body ended early: {cause}")]
-    BodyCut {
-        /// What the transport said.
-        cause: String,
-    },
+    BodyCut { cause: String },
     /// The body's `content-encoding` is not one we read.
     #[error("content-encoding {coding:?} is not understood; use gzip, deflate or none")]
-    UnknownCoding {
-        /// As the client wrote it.
-        coding: String,
-    },
+    UnknownCoding { coding: String },
     /// The body is not what its `content-encoding` says.
     #[error("the body is not valid {coding}: {cause}")]
-    BadCoding {
-        /// The coding that was announced.
-        coding: &'static str,
-        /// What the decoder said.
-        cause: String,
-    },
+    BadCoding { coding: &'static str, cause: String },
     /// A key is needed, and none or an unknown one was given.
-    #[error("a known key is needed: send `authorization: Bearer KEY`")]
+    #[error("missing or unknown API key; send `Authorization: Bearer KEY`")]
     Unauthorized,
     /// The caller is known, or is not on this machine, and may not do this.
     #[error("not allowed: {needed} is needed")]
-    Forbidden {
-        /// What would have been enough.
-        needed: &'static str,
-    },
+    Forbidden { needed: &'static str },
     /// The caller has used up its own rate.
-    #[error("{tenant} is over its {rate_rps} requests a second")]
-    Quota {
-        /// The tenant's name.
-        tenant: String,
-        /// Its rate.
-        rate_rps: f64,
-        /// When one more request will be allowed.
-        retry_after: Duration,
-    },
+    #[error("tenant {tenant} exceeded its rate limit of {rate_rps} rows/s")]
+    Quota { tenant: String, rate_rps: f64, retry_after: Duration },
     /// The caller has as many requests under way as it may have.
-    #[error("{tenant} has {in_flight} requests under way and may have {max_in_flight}")]
-    Crowded {
-        /// The tenant's name.
-        tenant: String,
-        /// Its requests under way at refusal.
-        in_flight: u32,
-        /// The most it may have.
-        max_in_flight: u32,
-    },
+    #[error(
+        "tenant {tenant} has {in_flight} requests in flight; its max_in_flight is {max_in_flight}"
+    )]
+    Crowded { tenant: String, in_flight: u32, max_in_flight: u32 },
     /// Admitting the request would break the promise made to it or to those waiting.
     #[error(
         "{model} is overloaded: {waiting} requests wait, the answer would take {predicted_ms:.1} ms \
          of {slo_ms:.1} ms"
     )]
     Overloaded {
-        /// The model.
         model: String,
-        /// Requests waiting at refusal.
         waiting: u32,
-        /// The predicted time to the answer.
         predicted_ms: f64,
-        /// The time there was.
         slo_ms: f64,
-        /// When there should be room.
         retry_after: Duration,
     },
-    /// The deadline passed before the answer came.
     #[error("the deadline of {model} passed after {:.1} ms", .waited.as_secs_f64() * 1e3)]
-    TooLate {
-        /// The model.
-        model: String,
-        /// Time since arrival.
-        waited: Duration,
-    },
-    /// No replica of the model is ready.
+    TooLate { model: String, waited: Duration },
     #[error("no replica of {model} is ready")]
-    NoReplica {
-        /// The model.
-        model: String,
-        /// When one may be.
-        retry_after: Duration,
-    },
+    NoReplica { model: String, retry_after: Duration },
     /// The model cannot be asked, and waiting will not help.
     #[error("{model} is unavailable: {why}")]
-    Unavailable {
-        /// The model.
-        model: String,
-        /// Why, for people.
-        why: String,
-    },
+    Unavailable { model: String, why: String },
     /// The model cannot take this request, whichever replica it is sent to.
     #[error("{model}: {message}")]
-    Unfit {
-        /// The model.
-        model: String,
-        /// What the replica reported.
-        message: String,
-    },
-    /// The replica failed the batch.
+    Unfit { model: String, message: String },
     #[error("{model} failed: {message}")]
-    Replica {
-        /// The model.
-        model: String,
-        /// What the replica reported.
-        message: String,
-    },
+    Replica { model: String, message: String },
     /// The answer cannot be written in the form the caller asked for.
     #[error(transparent)]
     Unwritable(#[from] oip::EncodeError),
     /// The protocol has this, Sluice does not.
     #[error("{what} is not supported")]
-    Unsupported {
-        /// What was asked for.
-        what: &'static str,
-    },
+    Unsupported { what: &'static str },
     /// Every connection slot is taken.
     #[error("{open} connections are open, the most allowed")]
-    TooManyConnections {
-        /// Connections open at refusal.
-        open: u64,
-    },
+    TooManyConnections { open: u64 },
     /// Our own mistake; the details are in the log.
     #[error("internal error: {what}")]
-    Internal {
-        /// What could not be done.
-        what: &'static str,
-    },
+    Internal { what: &'static str },
 }
 
 impl InferError {

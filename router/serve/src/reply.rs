@@ -19,7 +19,6 @@ use crate::error::InferError;
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Of JSON.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
@@ -32,7 +31,6 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A body of several parts.
     pub(crate) fn of_parts(parts: Vec<Bytes>) -> Self {
         let left = parts.iter().map(|part| part.len() as u64).sum();
         Self { rest: parts.into_iter(), left, ..Self::default() }
@@ -73,7 +71,6 @@ impl Body for Reply {
     }
 }
 
-/// A reply of JSON.
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
     match serde_json::to_vec(value) {
         Ok(body) => of(status, JSON, Bytes::from(body).into()),
@@ -81,7 +78,6 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
     }
 }
 
-/// A reply of `reply`.
 pub fn of(status: StatusCode, kind: HeaderValue, reply: Reply) -> Response<Reply> {
     let mut response = Response::new(reply);
     *response.status_mut() = status;

@@ -23,11 +23,9 @@ pub struct Request {
     pub class: Class,
     /// The client, as `auth::Caller::tenant`.
     pub tenant: u32,
-    /// Its trace, if it is traced.
     pub traced: Option<Arc<Traced>>,
 }
 
-/// What a model gave for one request.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The outputs, in the order of the signature.

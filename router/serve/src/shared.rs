@@ -8,7 +8,7 @@ use tls::ServerConfig;
 
 use crate::{
     auth::Access,
-    body::{BodyLimits, room::Room},
+    body::{BodyLimits, buffer_budget::BufferBudget},
     drain::Drain,
     trace::Tracer,
 };
@@ -23,7 +23,7 @@ pub struct Shared {
     pub tracer: ArcSwapOption<Tracer>,
     /// Empty if the listeners are plain.
     pub tls: ArcSwapOption<Tls>,
-    room: Arc<Room>,
+    buffers: Arc<BufferBudget>,
 }
 
 impl Shared {
@@ -35,7 +35,7 @@ impl Shared {
             drain,
             tracer: ArcSwapOption::empty(),
             tls: ArcSwapOption::empty(),
-            room: Arc::default(),
+            buffers: Arc::default(),
         }
     }
 
@@ -47,6 +47,6 @@ impl Shared {
     /// What a request's body may take, as the settings are now.
     pub(crate) fn body_limits(&self) -> BodyLimits {
         let settings = self.settings.load();
-        BodyLimits::new(&settings, self.room.share(settings.max_buffered_bytes))
+        BodyLimits::new(&settings, self.buffers.share(settings.max_buffered_bytes))
     }
 }

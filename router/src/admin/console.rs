@@ -38,32 +38,26 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 const EVERY: Duration = Duration::from_secs(1);
 
-/// `GET /`.
 pub(super) async fn page() -> http::Response<Reply> {
     file("text/html; charset=utf-8", PAGE)
 }
 
-/// `GET /console.css`.
 pub(super) async fn style() -> http::Response<Reply> {
     file("text/css; charset=utf-8", STYLE)
 }
 
-/// `GET /console.js`.
 pub(super) async fn script() -> http::Response<Reply> {
     file(JAVASCRIPT, SCRIPT)
 }
 
-/// `GET /steer.js`.
 pub(super) async fn steering() -> http::Response<Reply> {
     file(JAVASCRIPT, STEERING)
 }
 
-/// `GET /orders.js`.
 pub(super) async fn ordering() -> http::Response<Reply> {
     file(JAVASCRIPT, ORDERS)
 }
 
-/// `GET /parts.js`.
 pub(super) async fn parts() -> http::Response<Reply> {
     file(JAVASCRIPT, PARTS)
 }

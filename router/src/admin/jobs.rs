@@ -12,7 +12,6 @@ use serve::{doors::oip::backend::Backend, reply};
 use super::{Admin, error::AdminError, routes::Asked};
 use crate::{jobs::JobError, office::Office};
 
-/// The longest submission.
 const LONGEST: usize = 256 << 10;
 
 fn office<B>(admin: &Admin<B>) -> Result<&Office, JobError> {

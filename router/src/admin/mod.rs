@@ -43,13 +43,10 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// A reload under way.
 pub type Reloading = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
 
-/// A change of an objective under way.
 pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Send>>;
 
-/// An order under way.
 pub type Ordering = Pin<Box<dyn Future<Output = Result<Value, OrderError>> + Send>>;
 
 /// What the listener asks of the program around it.
@@ -78,7 +75,6 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// The admin listener's state.
 #[derive(Debug)]
 pub struct Admin<B> {
     shared: Arc<ServerState<B>>,

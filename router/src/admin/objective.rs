@@ -12,10 +12,8 @@ use serve::{doors::oip::backend::Backend, reply};
 use super::{error::AdminError, routes::Asked};
 use crate::reload::ReloadError;
 
-/// The longest request.
 const LONGEST: usize = 64 << 10;
 
-/// `POST /admin/v1/objective`.
 pub(super) async fn change<B: Backend>(
     State(admin): Asked<B>,
     request: Request,

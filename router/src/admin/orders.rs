@@ -11,7 +11,6 @@ use serve::{doors::oip::backend::Backend, reply};
 use super::{Admin, error::AdminError, routes::Asked};
 use crate::orders::{Order, OrderError};
 
-/// The longest request.
 const LONGEST: usize = 64 << 10;
 
 async fn read(request: Request) -> Result<Vec<u8>, OrderError> {

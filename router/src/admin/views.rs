@@ -35,7 +35,6 @@ pub(super) fn ready<B: Backend>(state: &ServerState<B>, verbose: bool) -> Respon
     reply::of(status, TEXT, Bytes::from(lines).into())
 }
 
-/// `/admin/v1/models`.
 pub(super) fn models<B: Backend>(backend: &B) -> Value {
     let models: Vec<Value> = backend.models().iter().map(|model| model_view(&**model)).collect();
     json!({ "models": models })

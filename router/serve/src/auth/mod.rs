@@ -5,7 +5,7 @@
 //! administration, being on this machine is the key.
 
 mod bucket;
-mod turnstile;
+mod in_flight_limit;
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,8 +14,8 @@ use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub use self::turnstile::Pass;
-use self::{bucket::Bucket, turnstile::Turnstile};
+pub use self::in_flight_limit::Pass;
+use self::{bucket::Bucket, in_flight_limit::InFlight};
 use crate::{
     count::{TenantMetrics, TenantTotals},
     error::InferError,
@@ -51,7 +51,6 @@ impl Caller {
 /// A caller that was let in.
 #[derive(Debug)]
 pub struct Admitted {
-    /// Who it is.
     pub caller: Caller,
     /// To be kept for as long as its request is under way, if it is a tenant's.
     pub pass: Option<Pass>,
@@ -60,21 +59,16 @@ pub struct Admitted {
 /// What the admin listener shows of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantView {
-    /// The name in the configuration.
     pub name: String,
-    /// The index requests of this tenant carry.
     pub index: u32,
-    /// Its rate, if it has one.
     pub rate_rps: Option<f64>,
     /// The most requests it may have under way, if that is limited.
     pub max_in_flight: Option<u32>,
-    /// Its weight against other tenants.
     pub share: f64,
     /// Requests it could send at this moment, if it has a rate.
     pub left: Option<u64>,
     /// Requests it has under way; of those that are no tenant nobody keeps count.
     pub in_flight: Option<u32>,
-    /// What became of its requests.
     pub totals: TenantTotals,
 }
 
@@ -82,7 +76,7 @@ pub struct TenantView {
 struct Known {
     tenant: Tenant,
     bucket: Option<Arc<Bucket>>,
-    turnstile: Arc<Turnstile>,
+    in_flight: Arc<InFlight>,
     metrics: Arc<TenantMetrics>,
 }
 
@@ -106,7 +100,7 @@ impl Access {
                     let used = same.and_then(|known| known.bucket.clone());
                     used.unwrap_or_else(|| Arc::new(Bucket::new(rate)))
                 }),
-                turnstile: kept.map(|known| Arc::clone(&known.turnstile)).unwrap_or_default(),
+                in_flight: kept.map(|known| Arc::clone(&known.in_flight)).unwrap_or_default(),
                 metrics: kept.map(|known| Arc::clone(&known.metrics)).unwrap_or_default(),
                 tenant: tenant.clone(),
             }
@@ -228,7 +222,7 @@ impl Access {
             max_in_flight: known.tenant.max_in_flight,
             share: known.tenant.share,
             left: known.bucket.as_ref().map(|bucket| bucket.left(self.at(now))),
-            in_flight: Some(known.turnstile.inside()),
+            in_flight: Some(known.in_flight.count()),
             totals: known.metrics.totals(),
         };
         let others = TenantView {
@@ -257,7 +251,7 @@ impl Known {
     /// Lets one more request in. One that has no room does not use up the rate.
     fn enter(&self, now: Duration) -> Result<Pass, InferError> {
         let Tenant { name, rate_rps, max_in_flight, .. } = &self.tenant;
-        let pass = self.turnstile.enter(*max_in_flight).map_err(|in_flight| {
+        let pass = self.in_flight.enter(*max_in_flight).map_err(|in_flight| {
             let max_in_flight = max_in_flight.unwrap_or(u32::MAX);
             InferError::Crowded { tenant: name.clone(), in_flight, max_in_flight }
         })?;

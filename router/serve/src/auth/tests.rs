@@ -85,7 +85,10 @@ async fn a_tenant_with_too_many_under_way_is_refused_and_its_rate_is_not_charged
     for _ in 0..5 {
         let refused = ask().unwrap_err();
         assert_eq!((refused.status().as_u16(), refused.reason()), (429, "quota"));
-        assert_eq!(refused.to_string(), "a has 2 requests under way and may have 2");
+        assert_eq!(
+            refused.to_string(),
+            "tenant a has 2 requests in flight; its max_in_flight is 2"
+        );
     }
     access.admit(&with_key("b-key"), now).unwrap();
     let view = access.tenants(now)[0].clone();

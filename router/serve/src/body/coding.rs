@@ -10,7 +10,7 @@ use flate2::{
 };
 use http::{HeaderMap, HeaderValue, header};
 
-use super::room::Share;
+use super::buffer_budget::Share;
 use crate::error::InferError;
 
 /// Replies shorter than this are not worth the client's time to unpack.
@@ -184,10 +184,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::body::room::Room;
+    use crate::body::buffer_budget::BufferBudget;
 
     fn room() -> Share {
-        Arc::<Room>::default().share(u64::MAX)
+        Arc::<BufferBudget>::default().share(u64::MAX)
     }
 
     const BOTH: [Coding; 2] = [Coding::Gzip, Coding::Deflate];

@@ -1,7 +1,7 @@
 //! Request bodies, read within a size and a time.
 
+pub(crate) mod buffer_budget;
 pub(crate) mod coding;
-pub(crate) mod room;
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::{coding::Coding, room::Share};
+use self::{buffer_budget::Share, coding::Coding};
 use crate::error::InferError;
 
 /// Room made at once for a body that announces its length; a lie costs no more than this.
@@ -27,7 +27,6 @@ const MAX_RESERVED_BYTES: u64 = 1 << 20;
 /// How long the rest of a refused body is read.
 const DISCARD: Duration = Duration::from_secs(2);
 
-/// What a body may take.
 #[derive(Debug)]
 pub(crate) struct BodyLimits {
     pub(crate) arriving_bytes: u64,
@@ -38,7 +37,6 @@ pub(crate) struct BodyLimits {
 }
 
 impl BodyLimits {
-    /// What `settings` allow a body that has `share`.
     pub(crate) fn new(settings: &RouterSettings, share: Share) -> Self {
         Self {
             arriving_bytes: settings.max_body_bytes,

@@ -199,7 +199,6 @@ async fn farewell(mut tcp: TcpStream, words: Bytes) {
     }
 }
 
-/// The connections open now.
 #[derive(Debug, Default)]
 struct Open {
     count: AtomicU64,
@@ -235,7 +234,6 @@ impl Open {
     }
 }
 
-/// One open connection.
 struct Slot(Arc<Open>);
 
 impl Drop for Slot {

@@ -15,11 +15,8 @@ const MAX_STATE_BYTES: usize = 512;
 /// The span of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The trace it belongs to.
     pub trace: u128,
-    /// The caller's span.
     pub span: u64,
-    /// Whether the caller traces it.
     pub sampled: bool,
     /// What other tracers left in the headers.
     pub state: Option<Arc<str>>,

@@ -43,16 +43,13 @@ const LAST_EXPORT: Duration = Duration::from_secs(2);
 /// The program that runs, which collectors name spans by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// Its version.
     pub version: String,
-    /// The revision it was built from.
     pub revision: String,
 }
 
 /// What became of spans since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanTotals {
-    /// Taken by the collector.
     pub exported: u64,
     /// Lost, because the collector was slow, gone or unwilling.
     pub dropped: u64,
@@ -66,7 +63,6 @@ pub struct SpanMetrics {
 }
 
 impl SpanMetrics {
-    /// Every count so far.
     pub fn totals(&self) -> SpanTotals {
         SpanTotals {
             exported: self.exported.load(Ordering::Relaxed),
@@ -87,7 +83,6 @@ pub struct Tracer {
     exporter: Mutex<Option<Exporter>>,
 }
 
-/// The task that exports, and how to end it.
 #[derive(Debug)]
 struct Exporter {
     stop: oneshot::Sender<()>,

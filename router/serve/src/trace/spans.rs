@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::{Parent, Tracer};
 
-/// A span that has ended.
 #[derive(Debug)]
 pub struct Span {
     pub(super) name: &'static str,
@@ -20,11 +19,9 @@ pub struct Span {
     pub(super) end_ns: u64,
     pub(super) attributes: Vec<(&'static str, Attribute)>,
     pub(super) links: Vec<Identity>,
-    /// What went wrong, if anything did.
     pub(super) error: Option<String>,
 }
 
-/// A span and its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) trace: u128,
@@ -87,7 +84,6 @@ impl RequestSpan {
         Self { traced, arrived, model: String::new(), ended: false }
     }
 
-    /// The model it asks.
     pub fn asks(&mut self, model: &str) {
         self.model = model.to_owned();
     }
@@ -157,11 +153,9 @@ pub struct BatchSpan {
 /// How a batch ended.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchSpanEnd<'a> {
-    /// When its reply came.
     pub at: Instant,
     /// Where the executor's time went.
     pub facts: &'a Facts,
-    /// What went wrong, if anything did.
     pub error: Option<&'a str>,
 }
 
@@ -211,7 +205,6 @@ impl BatchSpan {
         });
     }
 
-    /// It came back.
     pub fn end(mut self, end: BatchSpanEnd<'_>) {
         let BatchSpanEnd { at, facts, error } = end;
         let Facts { waited_us, input_us, compute_us, output_us } = *facts;

@@ -10,10 +10,8 @@ use crate::{error::InferError, model::Served};
 
 /// Every model served, and what an operator may ask about them together.
 pub trait Backend: Send + Sync + 'static {
-    /// One served model.
     type Model: Served;
 
-    /// The model of this name.
     fn model(&self, name: &str) -> Option<Arc<Self::Model>>;
 
     /// All models, in the order of the configuration.

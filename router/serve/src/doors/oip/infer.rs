@@ -12,8 +12,8 @@ use super::{ServerState, backend::Backend};
 use crate::{
     body::{
         self,
+        buffer_budget::Share,
         coding::{Coding, MIN_PACKED_BYTES},
-        room::Share,
     },
     error::InferError,
     layers::Call,

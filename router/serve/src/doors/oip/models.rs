@@ -30,7 +30,6 @@ const EXTENSIONS: &[&str] = &[
     "statistics",
 ];
 
-/// `GET /v2`.
 pub(super) fn server() -> Response<Reply> {
     let metadata = ServerMetadata {
         name: "sluice".to_owned(),
@@ -45,7 +44,6 @@ pub(super) fn live() -> Response<Reply> {
     reply::json(StatusCode::OK, &json!({"live": true}))
 }
 
-/// `GET /v2/health/ready`.
 pub fn ready<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
     let problems = state.problems();
     if problems.is_empty() {

@@ -25,7 +25,6 @@ pub struct Endpoint {
     pub scope: Option<Scope>,
     /// Whether each request is written to the audit log.
     pub audited: bool,
-    /// What it does.
     pub what: &'static str,
 }
 
@@ -81,7 +80,6 @@ pub enum Route<T> {
     Unsupported(&'static str),
 }
 
-/// What is asked about one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Metadata,
@@ -210,7 +208,6 @@ impl<'a> Route<Target<'a>> {
     }
 }
 
-/// That `path` leads nowhere.
 pub fn unknown(path: &str) -> InferError {
     let end = path.floor_char_boundary(QUOTED_BYTES);
     InferError::UnknownPath { path: path[..end].to_owned() }

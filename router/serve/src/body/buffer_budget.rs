@@ -13,27 +13,27 @@ use crate::error::InferError;
 
 /// The bytes of bodies held now.
 #[derive(Debug, Default)]
-pub(crate) struct Room(AtomicU64);
+pub(crate) struct BufferBudget(AtomicU64);
 
-/// What one request holds of a [`Room`], given back when it is dropped.
+/// What one request holds of a [`BufferBudget`], given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    room: Arc<Room>,
+    budget: Arc<BufferBudget>,
     limit_bytes: u64,
     bytes: u64,
 }
 
-impl Room {
+impl BufferBudget {
     /// Nothing yet of what may be `limit_bytes` in all.
     pub(crate) fn share(self: &Arc<Self>, limit_bytes: u64) -> Share {
-        Share { room: Arc::clone(self), limit_bytes, bytes: 0 }
+        Share { budget: Arc::clone(self), limit_bytes, bytes: 0 }
     }
 }
 
 impl Share {
     /// Takes `bytes` more, if all requests together have room for them.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), InferError> {
-        let held_bytes = self.room.0.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        let held_bytes = self.budget.0.fetch_add(bytes, Relaxed).saturating_add(bytes);
         self.bytes += bytes;
         let limit_bytes = self.limit_bytes;
         if held_bytes > limit_bytes {
@@ -45,7 +45,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.room.0.fetch_sub(self.bytes, Relaxed);
+        self.budget.0.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -55,11 +55,11 @@ mod tests {
 
     #[test]
     fn what_one_request_holds_another_cannot_until_it_is_given_back() {
-        let room = Arc::new(Room::default());
-        let (mut one, mut two) = (room.share(100), room.share(100));
+        let budget = Arc::new(BufferBudget::default());
+        let (mut one, mut two) = (budget.share(100), budget.share(100));
         assert!(one.grow(60).is_ok() && one.grow(40).is_ok());
         assert_eq!(two.grow(1).unwrap_err().status(), 503);
         drop((one, two));
-        assert!(room.share(100).grow(100).is_ok());
+        assert!(budget.share(100).grow(100).is_ok());
     }
 }
