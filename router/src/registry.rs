@@ -34,7 +34,6 @@ pub struct Registry {
     filed: Mutex<Arc<Config>>,
     clock: Clock,
     spans: Arc<SpanMetrics>,
-    plan: Arc<Planned>,
 }
 
 /// How the configuration was last loaded.
@@ -68,7 +67,6 @@ impl Registry {
             loads: Mutex::default(),
             clock,
             spans: Arc::default(),
-            plan: Arc::default(),
         })
     }
 
@@ -204,7 +202,7 @@ impl Registry {
 
     /// What was decided last about who is where.
     pub fn plan(&self) -> &Arc<Planned> {
-        &self.plan
+        self.control.planned()
     }
 
     /// Remembers every model's counts of now.
@@ -263,11 +261,11 @@ impl Backend for Registry {
     }
 
     fn plan(&self) -> Value {
-        serde_json::to_value(self.plan.state()).unwrap_or_default()
+        serde_json::to_value(self.control.planned().state()).unwrap_or_default()
     }
 
     fn plan_input(&self) -> Option<String> {
-        self.plan.dump()
+        self.control.planned().dump()
     }
 
     fn config(&self) -> Value {

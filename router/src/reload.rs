@@ -249,7 +249,7 @@ async fn outlook(
     };
     let (state, model) = (Arc::clone(state), model.to_owned());
     let planned = tokio::task::spawn_blocking(move || {
-        state.backend.plan().with_objective(&model, slo.as_secs_f64() * 1e3)
+        state.backend.plan().with_objective(&model, slo)
     });
     planned.await.map_err(|_| conflict("planning failed"))
 }

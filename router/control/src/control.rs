@@ -8,12 +8,12 @@ use store::{Change, Records};
 
 use crate::{
     clock::WallClock,
-    fleet::{Fleet, Seen},
+    fleet::Fleet,
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
-    ledger::Ledger,
     orders::Orders,
+    place::Planned,
     plane::DataPlane,
 };
 
@@ -26,7 +26,7 @@ pub struct Control {
     orders: Arc<Orders>,
     learned: Arc<Learned>,
     fleet: Arc<Fleet>,
-    ledger: Arc<Ledger>,
+    planned: Arc<Planned>,
     config: ArcSwap<Config>,
     clock: WallClock,
 }
@@ -52,7 +52,7 @@ impl Control {
             fleet: Arc::new(Fleet::new(Arc::clone(&plane), Arc::clone(&leadership))),
             plane,
             leadership,
-            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
+            planned: Arc::default(),
             jobs,
             orders,
             learned,
@@ -91,9 +91,9 @@ impl Control {
         &self.fleet
     }
 
-    /// Who has which slice.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+    /// What was decided last.
+    pub fn planned(&self) -> &Arc<Planned> {
+        &self.planned
     }
 
     /// The clock of every decision.
@@ -112,20 +112,9 @@ impl Control {
         self.fleet.poke();
     }
 
-    /// Every worker that is present. One that is drained counts as leaving.
-    pub fn look(&self) -> Vec<Seen> {
-        let orders = self.orders.standing();
-        let mut seen = self.fleet.look();
-        for one in &mut seen {
-            one.report.leaving |= orders.drains(&one.worker);
-        }
-        seen
-    }
-
     /// Replaces all jobs and orders by what is stored. May wait for a change that is being written.
     pub fn take_records(&self, records: &Records) {
         self.jobs.replace(records);
-        self.ledger.reset(&self.jobs.unfinished());
         self.orders.replace(records);
     }
 
@@ -133,6 +122,5 @@ impl Control {
     pub fn take_change(&self, change: Change) {
         self.orders.learn(change.clone());
         self.jobs.learn(change);
-        self.ledger.reset(&self.jobs.unfinished());
     }
 }

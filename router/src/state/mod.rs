@@ -119,13 +119,13 @@ pub(crate) fn workers(registry: &Registry) -> Vec<WorkerState> {
 fn shown(registry: &Registry, views: &[View]) -> Vec<WorkerState> {
     let standing = registry.orders().standing();
     let acts = registry.standing().acts().is_some();
-    let owners = registry.control().ledger().lock();
+    let lent = registry.jobs().lent();
     let worker = |view: &View| {
         let drain = standing.drains.get(&view.name).map(|drain| match acts {
             true => registry.plan().drain(&view.name, drain),
-            false => place::afar::drain(view, &owners, drain),
+            false => place::afar::drain(view, &lent, drain),
         });
-        workers::worker(view, &owners, drain)
+        workers::worker(view, &lent, drain)
     };
     views.iter().map(worker).collect()
 }

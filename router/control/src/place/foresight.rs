@@ -1,29 +1,47 @@
 //! What orders would lead to, and how far they are.
 
-use mig::Position;
+use std::time::Duration;
+
 use policy::{
     fleet::SliceId,
-    place::{self, Snapshot, obstacle},
+    place::obstacle,
+    round::{PinOrder, World, foresee, foreseen_pin},
 };
 
 use super::{
-    ordered::{self, DrainPhase, DrainState, PinPhase, PinState},
-    outlook::{self, Consequence},
-    told::{From, Planned},
+    ordered::{DrainPhase, DrainState, PinPhase, PinState},
+    outlook::{self, Consequence, Outlook},
+    told::{Decided, Planned},
 };
-use crate::orders::{self, OrderError, Standing};
+use crate::{
+    orders::{self, OrderError, Standing},
+    world::pin_order,
+};
 
 /// Said of an order between its coming and the next decision.
 const UNSEEN: &str = "the planner has not looked yet";
 
 impl Planned {
-    /// What draining a worker would lead to; nothing before the first decision. Plans twice.
+    /// What would be planned if a model had another objective, beside what is; nothing if the model
+    /// was in no round yet. Plans twice: not for a thread that others wait for.
+    pub fn with_objective(&self, model: &str, slo: Duration) -> Option<Outlook> {
+        let from = self.last.lock().from.clone()?;
+        let mut changed = World::clone(&from.world);
+        let mut models = changed.models.to_vec();
+        models.iter_mut().find(|known| known.name == model)?.slo = slo;
+        changed.models = models.into();
+        let (before, after) = (foresee(&from.world, &from.memory), foresee(&changed, &from.memory));
+        outlook::of(&before, &after, model)
+    }
+
+    /// What draining a worker would lead to; nothing before the first round. Plans twice.
     pub fn without(&self, worker: &str, standing: &Standing) -> Option<Consequence> {
         let from = self.last.lock().from.clone()?;
         let before = from.under(standing);
         let mut after = before.clone();
-        from.close(&mut after, worker);
-        Some(outlook::between(&before, &after, &from.gpus))
+        after.drained.insert(worker.to_owned());
+        let plan = |world: &World| foresee(world, &from.memory);
+        Some(outlook::between(&plan(&before), &plan(&after)))
     }
 
     /// What a pin would lead to, or why it cannot be. Plans twice.
@@ -35,26 +53,31 @@ impl Planned {
         let from = self.last.lock().from.clone();
         let undecided = || conflict("the planner has not decided anything yet".to_owned());
         let from = from.ok_or_else(undecided)?;
-        let wanted = from.pin(pin)?;
-        let replaced = |one: &place::Pin| {
-            let at = (one.gpu, one.position);
-            let same = at == (wanted.gpu, wanted.position) || Some(at) == wanted.from;
+        let wanted = pin_order(pin);
+        let replaced = |one: &PinOrder| {
+            let same = one.at == wanted.at || Some(&one.at) == wanted.from.as_ref();
             one.model == wanted.model && same
         };
         let before = from.under(standing);
+        from.check(pin, &before)?;
         let mut after = before.clone();
         after.pins.retain(|one| !replaced(one));
-        if let Some(why) = obstacle(&after, &wanted) {
-            let (model, position) = (&pin.model, wanted.position);
+        let found = foreseen_pin(&after, &from.memory, &wanted);
+        let Some((snapshot, number)) = found else {
+            return Err(no_slice(&before, &pin.at));
+        };
+        if let Some(why) = obstacle(&snapshot, &number) {
+            let (model, position) = (&pin.model, &pin.at.position);
             return Err(conflict(format!("{model} cannot be on {position}: {why}")));
         }
         after.pins.push(wanted);
-        Ok(outlook::between(&before, &after, &from.gpus))
+        let plan = |world: &World| foresee(world, &from.memory);
+        Ok(outlook::between(&plan(&before), &plan(&after)))
     }
 
     /// How far a drain is.
     pub fn drain(&self, worker: &str, drain: &orders::Drain) -> DrainState {
-        let known = self.last.lock().ordered.holds.get(worker).cloned();
+        let known = self.last.lock().progress.holds.get(worker).cloned();
         let holds = known.unwrap_or_else(|| vec![UNSEEN.to_owned()]);
         let state = if holds.is_empty() { DrainPhase::Drained } else { DrainPhase::Draining };
         DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
@@ -64,53 +87,51 @@ impl Planned {
     pub fn pins(&self, standing: &Standing) -> Vec<PinState> {
         let last = self.last.lock();
         let state = |pin: &orders::Pin| {
-            let same = |one: &&PinState| one.model == pin.model && one.at == pin.at;
-            let known = last.ordered.pins.iter().find(same).cloned();
-            known.unwrap_or_else(|| PinState::new(pin, PinPhase::Starting, Some(UNSEEN)))
+            let same = |one: &PinOrder| one.model == pin.model && one.at == pin.at;
+            let known = last.pins.iter().position(same);
+            let progress = known.and_then(|index| last.progress.pins.get(index));
+            let unseen = || PinState::new(pin, PinPhase::Starting, Some(UNSEEN));
+            progress.map_or_else(unseen, |progress| PinState::of(pin, progress))
         };
         standing.pins.iter().map(state).collect()
     }
 }
 
-impl From {
-    /// The fleet under the orders of now, some of which may be younger than the last decision.
-    fn under(&self, standing: &Standing) -> Snapshot {
-        let mut snapshot = Snapshot::clone(&self.snapshot);
-        snapshot.pins = standing.pins.iter().filter_map(|pin| self.pin(pin).ok()).collect();
-        for worker in standing.drains.keys() {
-            self.close(&mut snapshot, worker);
-        }
-        snapshot
+impl Decided {
+    /// The fleet under the orders of now, some of which may be younger than the last round.
+    fn under(&self, standing: &Standing) -> World {
+        let mut world = World::clone(&self.world);
+        world.pins = standing.pins.iter().map(pin_order).collect();
+        world.drained = standing.drains.keys().cloned().collect();
+        world
     }
 
-    /// Nothing may be on the GPUs of a worker.
-    fn close(&self, snapshot: &mut Snapshot, worker: &str) {
-        for (gpu, (on, _)) in snapshot.gpus.iter_mut().zip(&*self.gpus) {
-            if on == worker {
-                (gpu.healthy, gpu.cuttable) = (false, false);
+    /// Whether a pin names a model and slices that there are.
+    fn check(&self, pin: &orders::Pin, world: &World) -> Result<(), OrderError> {
+        if !world.models.iter().any(|model| model.name == pin.model) {
+            return Err(OrderError::UnknownModel { model: pin.model.clone() });
+        }
+        for slice in std::iter::once(&pin.at).chain(&pin.from) {
+            let there = PinOrder { at: slice.clone(), from: None, ..pin_order(pin) };
+            if foreseen_pin(world, &self.memory, &there).is_none() {
+                return Err(no_slice(world, slice));
             }
         }
+        Ok(())
     }
+}
 
-    /// A pin by numbers.
-    fn pin(&self, pin: &orders::Pin) -> Result<place::Pin, OrderError> {
-        let mut models = self.snapshot.models.iter();
-        let unknown = || OrderError::UnknownModel { model: pin.model.clone() };
-        let model = models.position(|model| model.name == pin.model).ok_or_else(unknown)?;
-        let (gpu, position) = self.place(&pin.at)?;
-        let from = pin.from.as_ref().map(|seat| self.place(seat)).transpose()?;
-        Ok(place::Pin { model, gpu, position, from, by: pin.by.clone() })
-    }
-
-    fn place(&self, seat: &SliceId) -> Result<(usize, Position), OrderError> {
-        let SliceId { worker, gpu, position } = seat;
-        let none = || conflict(format!("{worker} has no gpu{gpu} that anything can be put on"));
-        let index = self.gpus.iter().position(|(on, index)| on == worker && index == gpu);
-        let index = index.ok_or_else(none)?;
-        let kind = self.snapshot.gpus[index].kind;
-        let found = ordered::position(kind, position);
-        let no_slice = || conflict(format!("{} has no slice {position}", kind.name));
-        Ok((index, found.ok_or_else(no_slice)?))
+/// Why a slice is not one that anything can be put on.
+fn no_slice(world: &World, slice: &SliceId) -> OrderError {
+    let SliceId { worker, gpu, position } = slice;
+    let on = world.workers.iter().find(|known| known.name == *worker);
+    let found = on.and_then(|known| known.gpus.iter().find(|known| known.index == *gpu));
+    match found.filter(|gpu| gpu.readable) {
+        Some(found) => {
+            let kind = found.kind.map_or("this GPU", |kind| kind.name.as_str());
+            conflict(format!("{kind} has no slice {position}"))
+        }
+        None => conflict(format!("{worker} has no gpu{gpu} that anything can be put on")),
     }
 }
 

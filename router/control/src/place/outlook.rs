@@ -1,9 +1,10 @@
 //! What would be done, and what a decision does, for people.
 
-use policy::place::{Action, Decision, Snapshot, Target, place};
+use policy::{
+    place::{Action, Decision, Target},
+    round::Plan,
+};
 use serde::Serialize;
-
-use super::world::GpuKey;
 
 /// What would be decided without and with a change, from the same fleet and the same demand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,60 +76,48 @@ pub struct Affected {
     pub after: Provided,
 }
 
-/// What another objective of a model would lead to; nothing if there is no such model.
-pub(super) fn of(
-    snapshot: &Snapshot,
-    gpus: &[GpuKey],
-    (model, slo_ms): (&str, f64),
-) -> Option<Outlook> {
-    let index = snapshot.models.iter().position(|known| known.name == model)?;
-    let mut changed = snapshot.clone();
-    changed.models[index].slo_ms = slo_ms;
-    let prospect = |snapshot: &Snapshot| {
-        let decision = place(snapshot);
-        let provided = Some(provided(snapshot, &decision, index));
-        Prospect { provided, ..prospect(snapshot, gpus, &decision) }
-    };
-    Some(Outlook { before: prospect(snapshot), after: prospect(&changed) })
+/// What two plans would do for one model; nothing if neither has it.
+pub(super) fn of(before: &Plan, after: &Plan, model: &str) -> Option<Outlook> {
+    let index = before.snapshot.models.iter().position(|known| known.name == model)?;
+    let prospect =
+        |plan: &Plan| Prospect { provided: Some(provided(plan, index)), ..prospect(plan) };
+    Some(Outlook { before: prospect(before), after: prospect(after) })
 }
 
-/// What it would lead to if the first snapshot became the second.
-pub(super) fn between(before: &Snapshot, after: &Snapshot, gpus: &[GpuKey]) -> Consequence {
-    let (now, then) = (place(before), place(after));
-    let models = before.models.iter().enumerate().map(|(index, model)| Affected {
+/// What it would lead to if the first plan became the second.
+pub(super) fn between(before: &Plan, after: &Plan) -> Consequence {
+    let models = before.snapshot.models.iter().enumerate().map(|(index, model)| Affected {
         model: model.name.clone(),
         demand_rps: model.demand_rps,
-        before: provided(before, &now, index),
-        after: provided(after, &then, index),
+        before: provided(before, index),
+        after: provided(after, index),
     });
     let lacks = |decision: &Decision, model: usize| {
         decision.refusals.iter().any(|refusal| refusal.model == Some(model))
     };
-    let lacking = then.refusals.iter().filter_map(|refusal| {
-        let model = refusal.model.filter(|model| !lacks(&now, *model))?;
-        let (name, why) = (&after.models[model].name, &refusal.why);
+    let lacking = after.decision.refusals.iter().filter_map(|refusal| {
+        let model = refusal.model.filter(|model| !lacks(&before.decision, *model))?;
+        let (name, why) = (&after.snapshot.models[model].name, &refusal.why);
         Some(if why.starts_with(name) { why.clone() } else { format!("{name}: {why}") })
     });
     Consequence {
         models: models.collect(),
         lacking: lacking.collect(),
-        outlook: Outlook {
-            before: prospect(before, gpus, &now),
-            after: prospect(after, gpus, &then),
-        },
+        outlook: Outlook { before: prospect(before), after: prospect(after) },
     }
 }
 
-fn provided(snapshot: &Snapshot, decision: &Decision, model: usize) -> Provided {
-    let mine = || decision.target.placed.iter().filter(|placed| placed.model == model);
-    let known = !snapshot.models[model].measured.is_empty();
+fn provided(plan: &Plan, model: usize) -> Provided {
+    let mine = || plan.decision.target.placed.iter().filter(|placed| placed.model == model);
+    let known = !plan.snapshot.models[model].measured.is_empty();
     Provided {
         replicas: mine().count(),
         capacity_rps: known.then(|| mine().fold(0.0, |all, placed| all + placed.capacity_rps)),
     }
 }
 
-fn prospect(snapshot: &Snapshot, gpus: &[GpuKey], decision: &Decision) -> Prospect {
+fn prospect(plan: &Plan) -> Prospect {
+    let decision = &plan.decision;
     let is_start = |action: &Action| matches!(action, Action::Start { .. });
     let is_stop = |action: &Action| matches!(action, Action::Stop { .. });
     let count =
@@ -136,7 +125,7 @@ fn prospect(snapshot: &Snapshot, gpus: &[GpuKey], decision: &Decision) -> Prospe
     let moves = decision
         .steps
         .iter()
-        .map(|step| Intended { what: what(&step.action, snapshot, gpus), why: step.why.clone() });
+        .map(|step| Intended { what: what(&step.action, plan), why: step.why.clone() });
     Prospect {
         gpus_used: gpus_used(&decision.target),
         provided: None,
@@ -156,10 +145,11 @@ pub(super) fn gpus_used(target: &Target) -> usize {
 }
 
 /// What an action does.
-pub(super) fn what(action: &Action, snapshot: &Snapshot, gpus: &[GpuKey]) -> String {
+pub(super) fn what(action: &Action, plan: &Plan) -> String {
+    let snapshot = &plan.snapshot;
     let gpu = |index: usize| {
-        let (worker, gpu) = &gpus[index];
-        format!("{worker} gpu{gpu}")
+        let gpu = &plan.gpus[index];
+        format!("{} gpu{}", gpu.worker, gpu.gpu)
     };
     let list = |positions: &[mig::Position]| {
         let texts: Vec<String> = positions.iter().map(ToString::to_string).collect();

@@ -1,27 +1,25 @@
 //! What was decided, and why, for people.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
-use config::Config;
 use parking_lot::Mutex;
 use policy::{
-    demand::Forecast,
-    moment::Moment,
-    place::{Action, Decision, Placed, Snapshot},
+    fleet::SliceId,
+    place::{Action, Placed},
+    round::{Memory, OrderProgress, PinOrder, Plan, Round, World},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ordered::Ordered,
-    outlook::{self, Outlook},
-    world::{GpuKey, World},
-};
+use super::outlook;
 use crate::replay;
 
 /// Moves that are remembered.
 const REMEMBERED: usize = 100;
 
-/// The last decision of the placer, for whoever asks.
+/// The last round, for whoever asks.
 #[derive(Debug, Default)]
 pub struct Planned {
     pub(super) last: Mutex<Last>,
@@ -30,16 +28,18 @@ pub struct Planned {
 #[derive(Debug, Default)]
 pub(super) struct Last {
     state: PlanState,
-    pub(super) ordered: Ordered,
-    pub(super) from: Option<From>,
+    pub(super) progress: OrderProgress,
+    /// The pins of the progress, in its order.
+    pub(super) pins: Vec<PinOrder>,
+    pub(super) from: Option<Decided>,
 }
 
-/// What it was decided from.
+/// What was decided, and what from.
 #[derive(Clone, Debug)]
-pub(super) struct From {
-    pub(super) snapshot: Arc<Snapshot>,
-    /// The GPUs of the snapshot.
-    pub(super) gpus: Arc<[GpuKey]>,
+pub(super) struct Decided {
+    pub(super) world: Arc<World>,
+    pub(super) memory: Arc<Memory>,
+    plan: Option<Arc<Plan>>,
 }
 
 /// What was decided last.
@@ -121,97 +121,81 @@ pub struct Move {
     pub why: String,
 }
 
-/// What a decision's numbers mean.
-#[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
-    pub(super) config: &'a Config,
-    pub(super) world: &'a World,
-    pub(super) forecasts: &'a [Forecast],
-    pub(super) error: Option<f64>,
-    pub(super) at: Moment,
-}
-
 impl Planned {
     /// What was decided last.
     pub fn state(&self) -> PlanState {
         self.last.lock().state.clone()
     }
 
-    /// All that it was decided from, to be decided again elsewhere; nothing before the first.
+    /// All that the last plan was made from, to be decided again elsewhere; nothing before the first.
     pub fn dump(&self) -> Option<String> {
-        let from = self.last.lock().from.clone();
-        from.map(|from| replay::dump(&from.snapshot))
+        let plan = self.last.lock().from.as_ref().and_then(|from| from.plan.clone());
+        plan.map(|plan| replay::dump(&plan.snapshot))
     }
 
-    /// What would be decided if a model had another objective, beside what is; nothing if the model
-    /// was in no decision yet. Plans twice: not for a thread that others wait for.
-    pub fn with_objective(&self, model: &str, slo_ms: f64) -> Option<Outlook> {
-        let From { snapshot, gpus } = self.last.lock().from.clone()?;
-        outlook::of(&snapshot, &gpus, (model, slo_ms))
+    /// The slices that have replicas or shall.
+    pub(crate) fn served(&self) -> BTreeSet<SliceId> {
+        let last = self.last.lock();
+        let asked = last.from.iter().flat_map(|from| from.memory.place.asked().values().flatten());
+        asked.map(|one| one.slice.clone()).collect()
     }
 
-    pub(super) fn record(
-        &self,
-        told: &Told<'_>,
-        (snapshot, ordered): (Snapshot, Ordered),
-        decision: &Decision,
-    ) {
+    /// Notes a round that ended `at_s` after the router started.
+    pub(crate) fn record(&self, at_s: f64, world: World, memory: Arc<Memory>, round: &Round) {
         let mut last = self.last.lock();
-        last.ordered = ordered;
+        last.progress = round.progress.clone();
+        last.pins = world.pins.clone();
+        last.from = Some(Decided { world: Arc::new(world), memory, plan: round.plan.clone() });
         let state = &mut last.state;
-        state.decided_at_s = seconds(told.at);
-        state.interference_error = told.error;
-        state.models = told.models(&snapshot, decision);
-        state.replicas = decision.target.placed.iter().map(|placed| told.replica(placed)).collect();
-        state.gpus_used = outlook::gpus_used(&decision.target);
-        let gpus: Arc<[GpuKey]> = told.world.sites.iter().map(|site| site.key.clone()).collect();
-        state.refusals = decision.refusals.iter().map(|refusal| refusal.why.clone()).collect();
-        for step in decision.now() {
-            let what = outlook::what(&step.action, &snapshot, &gpus);
+        state.decided_at_s = at_s;
+        let Some(plan) = &round.plan else { return };
+        state.interference_error = round.interference_error;
+        state.models = models(plan, round);
+        state.replicas =
+            plan.decision.target.placed.iter().map(|placed| replica(plan, placed)).collect();
+        state.gpus_used = outlook::gpus_used(&plan.decision.target);
+        state.refusals = plan.decision.refusals.iter().map(|one| one.why.clone()).collect();
+        if !round.planned {
+            return;
+        }
+        for step in plan.decision.now() {
+            let what = outlook::what(&step.action, plan);
             match step.action {
                 Action::Start { .. } => state.moved.start += 1,
                 Action::Stop { .. } => state.moved.stop += 1,
                 Action::Cut { .. } => state.moved.cut += 1,
             }
-            state.moves.push_front(Move { at_s: seconds(told.at), what, why: step.why.clone() });
+            state.moves.push_front(Move { at_s, what, why: step.why.clone() });
         }
         state.moves.truncate(REMEMBERED);
-        last.from = Some(From { snapshot: Arc::new(snapshot), gpus });
     }
 }
 
-impl Told<'_> {
-    fn models(&self, snapshot: &Snapshot, decision: &Decision) -> Vec<PlannedModel> {
-        let each = self.config.models.iter().zip(self.forecasts).enumerate();
-        each.map(|(index, (model, forecast))| {
-            let mine = decision.target.placed.iter().filter(|placed| placed.model == index);
-            let capacity_rps = mine.fold(0.0, |all, placed| all + placed.capacity_rps);
-            let known = !snapshot.models[index].measured.is_empty();
-            PlannedModel {
-                model: model.name.clone(),
-                demand_rps: forecast.rate_rps,
-                floor_rps: forecast.floor_rps,
-                why: forecast.why.word().to_owned(),
-                capacity_rps: known.then_some(capacity_rps),
-            }
-        })
-        .collect()
-    }
-
-    fn replica(&self, placed: &Placed) -> PlannedReplica {
-        let (worker, gpu) = self.world.sites[placed.gpu].key.clone();
-        PlannedReplica {
-            worker,
-            gpu,
-            position: placed.position.to_string(),
-            model: self.config.models[placed.model].name.clone(),
-            processes: placed.processes,
-            pinned: placed.pinned,
-            why: placed.why.clone(),
+fn models(plan: &Plan, round: &Round) -> Vec<PlannedModel> {
+    let each = plan.snapshot.models.iter().zip(&round.forecasts).enumerate();
+    each.map(|(index, (model, forecast))| {
+        let mine = plan.decision.target.placed.iter().filter(|placed| placed.model == index);
+        let capacity_rps = mine.fold(0.0, |all, placed| all + placed.capacity_rps);
+        PlannedModel {
+            model: model.name.clone(),
+            demand_rps: forecast.rate_rps,
+            floor_rps: forecast.floor_rps,
+            why: forecast.why.word().to_owned(),
+            capacity_rps: (!model.measured.is_empty()).then_some(capacity_rps),
         }
-    }
+    })
+    .collect()
 }
 
-fn seconds(moment: Moment) -> f64 {
-    moment.since(Moment::default()).as_secs_f64()
+fn replica(plan: &Plan, placed: &Placed) -> PlannedReplica {
+    let gpu = &plan.gpus[placed.gpu];
+    PlannedReplica {
+        worker: gpu.worker.clone(),
+        gpu: gpu.gpu,
+        position: placed.position.to_string(),
+        model: plan.snapshot.models[placed.model].name.clone(),
+        processes: placed.processes,
+        pinned: placed.pinned,
+        why: placed.why.clone(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    Memory, ModelTerms, PlaceMemory, World,
+    Memory, ModelTerms, PinOrder, PlaceMemory, World,
     asked::AskedReplica,
     sites::{Sites, Spot},
 };
@@ -12,7 +12,7 @@ use crate::{
     fleet::GpuId,
     moment::Moment,
     place::{
-        Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, held_rps, place,
+        self, Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, held_rps, place,
         wanted_back,
     },
     plan,
@@ -70,6 +70,20 @@ pub fn foresee(world: &World, memory: &Memory) -> Plan {
     let replicas = place.replicas(world, &sites);
     let (snapshot, _) = place.snapshot(world, &sites, &replicas);
     Plan::new(world.now, snapshot, &sites)
+}
+
+/// The fleet of `world` and a pin on it by numbers; nothing if its model or a GPU of it is not there.
+pub fn foreseen_pin(
+    world: &World,
+    memory: &Memory,
+    pin: &PinOrder,
+) -> Option<(Snapshot, place::Pin)> {
+    let mut place = memory.place.clone();
+    place.meet(world);
+    let sites = Sites::new(world, &place.cuts);
+    let replicas = place.replicas(world, &sites);
+    let (snapshot, _) = place.snapshot(world, &sites, &replicas);
+    Some((snapshot, super::orders::by_number(pin, world, &sites)?))
 }
 
 impl PlaceMemory {

@@ -44,7 +44,7 @@ fn a_slice_that_inference_needs_is_called_back_in_the_round_that_sees_it() {
     bench.settle();
     bench.world.drained.insert("w0".to_owned());
     let round = bench.round(20);
-    assert!(round.calls_back());
+    assert!(round.reclaims());
     assert!(round.progress.holds["w0"].iter().any(|line| line.starts_with("job 7 on gpu0")));
     assert_eq!(bench.life(7).state, State::Noticed);
     let told = &bench.told["w0"].gpus[0].slices;
