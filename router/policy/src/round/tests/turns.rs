@@ -183,3 +183,38 @@ fn new_model_that_slows_down_gets_no_second_replica() {
     }
     assert_eq!(bench.serving("m"), 1);
 }
+
+/// Two replicas that serve, the first of which is to go.
+fn leaving() -> (Bench, ReplicaId, ReplicaId) {
+    let mut bench = Bench::new(2, &["m"]);
+    bench.change_model(0, |model| model.replicas_min = 2);
+    bench.settle();
+    bench.world.rested = false;
+    let ids: Vec<ReplicaId> = bench.world.links.keys().cloned().collect();
+    let [first, second] = ids.try_into().expect("two replicas");
+    let asked = bench.memory.place.asked.values_mut().flatten();
+    asked.filter(|one| one.id() == first).for_each(|one| one.leaving = true);
+    (bench, first, second)
+}
+
+#[test]
+fn replica_stays_while_the_one_that_remains_drains() {
+    let (mut bench, first, second) = leaving();
+    bench.world.links.insert(second.clone(), Link::Draining { busy: true });
+    assert_eq!(bench.round(20).drain, []);
+    bench.world.links.insert(second, Link::InRotation { busy: true });
+    assert_eq!(bench.round(20).drain, [first]);
+}
+
+#[test]
+fn leaving_replica_without_batches_is_drained_before_it_goes() {
+    let (mut bench, first, _) = leaving();
+    let is_asked = |bench: &Bench| {
+        bench.memory.place.asked().values().flatten().any(|one| one.id() == first)
+    };
+    bench.world.links.insert(first.clone(), Link::Connected);
+    assert_eq!(bench.round(20).drain, [first.clone()]);
+    assert!(is_asked(&bench), "a report may have admitted it meanwhile");
+    bench.round(20);
+    assert!(!is_asked(&bench));
+}
