@@ -9,7 +9,7 @@ use config::Config;
 use router::{
     compose::{Ended, Router},
     fleet::LOCAL,
-    place,
+    whatif,
 };
 use worker::{Door, Host, Launch};
 
@@ -159,7 +159,7 @@ fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {
         tracing::warn!(%warning, "configuration warning");
     }
     config.check_up().map_err(|problems| problems.to_string())?;
-    place::fits(&config)?;
+    whatif::fits(&config)?;
     Ok(config)
 }
 

@@ -14,5 +14,6 @@ pub mod state;
 mod steer;
 
 pub use control::{
-    election, fleet, jobs, leader, learned, office, orders, place, records, replay, round, takeover,
+    election, fleet, jobs, leader, learned, office, orders, plan, progress, records, replay, round,
+    takeover, whatif,
 };

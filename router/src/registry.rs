@@ -19,7 +19,7 @@ use serve::{
 };
 
 use crate::{
-    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, place::Planned, plane::Plane,
+    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, plan::Planned, plane::Plane,
 };
 
 /// The models, the replicas behind them and the configuration in force.

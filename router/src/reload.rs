@@ -11,7 +11,7 @@ use serve::{
     trace::{Build, Tracer},
 };
 
-use crate::{leader::Leader, orders::Aim, place::Outlook, records::KeepError, registry::Registry};
+use crate::{leader::Leader, orders::Aim, records::KeepError, registry::Registry, whatif::Outlook};
 
 /// Why the configuration in force stayed as it was.
 #[derive(Debug, thiserror::Error)]
@@ -248,9 +248,8 @@ async fn outlook(
         return Ok(None);
     };
     let (state, model) = (Arc::clone(state), model.to_owned());
-    let planned = tokio::task::spawn_blocking(move || {
-        state.backend.plan().with_objective(&model, slo)
-    });
+    let planned =
+        tokio::task::spawn_blocking(move || state.backend.plan().with_objective(&model, slo));
     planned.await.map_err(|_| conflict("planning failed"))
 }
 

@@ -7,14 +7,8 @@ use config::Config;
 use store::{Change, Records};
 
 use crate::{
-    clock::WallClock,
-    fleet::Fleet,
-    jobs::Jobs,
-    leader::Standing,
-    learned::Learned,
-    orders::Orders,
-    place::Planned,
-    plane::DataPlane,
+    clock::WallClock, fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, orders::Orders,
+    plan::Planned, plane::DataPlane,
 };
 
 /// The control plane of one router.

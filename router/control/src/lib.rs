@@ -13,12 +13,14 @@ pub mod leader;
 pub mod learned;
 pub mod office;
 pub mod orders;
-pub mod place;
+pub mod plan;
 pub mod plane;
+pub mod progress;
 pub mod records;
 pub mod replay;
 pub mod round;
 pub mod takeover;
+pub mod whatif;
 mod world;
 
 pub use self::control::{Control, Stored};

@@ -1,5 +1,7 @@
 //! Reading everything that decides into [`policy::round::World`].
 
+mod spec;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
@@ -31,7 +33,6 @@ use crate::{
     jobs::{Record, Spec, profile_compute},
     leader::Load,
     orders::Pin,
-    place::spec,
 };
 
 const MIB: u64 = 1 << 20;

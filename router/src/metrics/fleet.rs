@@ -6,7 +6,7 @@ use super::{
     spec,
 };
 use crate::{
-    place::DrainPhase,
+    progress::DrainPhase,
     state::{GpuState, Memory, Presence, SliceState, State},
 };
 

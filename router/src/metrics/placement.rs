@@ -5,7 +5,7 @@ use super::{
     page::{count, number},
     spec,
 };
-use crate::{place::PinPhase, state::State};
+use crate::{progress::PinPhase, state::State};
 
 pub(super) const DEMAND: Spec = spec(
     "sluice_placement_demand_requests_per_second",

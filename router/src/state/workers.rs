@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     fleet::{View, labelled},
-    place::DrainState,
+    progress::DrainState,
 };
 
 /// A worker; `lent` has the job of each slice that is lent.

@@ -32,11 +32,7 @@ pub(super) struct Sent {
 }
 
 impl<'a> Details<'a> {
-    pub(super) fn new(
-        config: &Config,
-        records: &'a [Record],
-        revisions: &'a Revisions,
-    ) -> Self {
+    pub(super) fn new(config: &Config, records: &'a [Record], revisions: &'a Revisions) -> Self {
         let (notice, lease) = loan_times(config);
         Self {
             notice_ms: whole_ms(notice),

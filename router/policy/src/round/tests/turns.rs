@@ -209,9 +209,8 @@ fn replica_stays_while_the_one_that_remains_drains() {
 #[test]
 fn leaving_replica_without_batches_is_drained_before_it_goes() {
     let (mut bench, first, _) = leaving();
-    let is_asked = |bench: &Bench| {
-        bench.memory.place.asked().values().flatten().any(|one| one.id() == first)
-    };
+    let is_asked =
+        |bench: &Bench| bench.memory.place.asked().values().flatten().any(|one| one.id() == first);
     bench.world.links.insert(first.clone(), Link::Connected);
     assert_eq!(bench.round(20).drain, [first.clone()]);
     assert!(is_asked(&bench), "a report may have admitted it meanwhile");

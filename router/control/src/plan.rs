@@ -13,8 +13,7 @@ use policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::outlook;
-use crate::replay;
+use crate::{replay, whatif::effect as outlook};
 
 /// Moves that are remembered.
 const REMEMBERED: usize = 100;
@@ -22,23 +21,23 @@ const REMEMBERED: usize = 100;
 /// The last round, for whoever asks.
 #[derive(Debug, Default)]
 pub struct Planned {
-    pub(super) last: Mutex<Last>,
+    pub(crate) last: Mutex<Last>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Last {
+pub(crate) struct Last {
     state: PlanState,
-    pub(super) progress: OrderProgress,
+    pub(crate) progress: OrderProgress,
     /// The pins of the progress, in its order.
-    pub(super) pins: Vec<PinOrder>,
-    pub(super) from: Option<Decided>,
+    pub(crate) pins: Vec<PinOrder>,
+    pub(crate) from: Option<Decided>,
 }
 
 /// What was decided, and what from.
 #[derive(Clone, Debug)]
-pub(super) struct Decided {
-    pub(super) world: Arc<World>,
-    pub(super) memory: Arc<Memory>,
+pub(crate) struct Decided {
+    pub(crate) world: Arc<World>,
+    pub(crate) memory: Arc<Memory>,
     plan: Option<Arc<Plan>>,
 }
 

@@ -77,7 +77,7 @@ pub struct Affected {
 }
 
 /// What two plans would do for one model; nothing if neither has it.
-pub(super) fn of(before: &Plan, after: &Plan, model: &str) -> Option<Outlook> {
+pub(crate) fn of(before: &Plan, after: &Plan, model: &str) -> Option<Outlook> {
     let index = before.snapshot.models.iter().position(|known| known.name == model)?;
     let prospect =
         |plan: &Plan| Prospect { provided: Some(provided(plan, index)), ..prospect(plan) };
@@ -85,7 +85,7 @@ pub(super) fn of(before: &Plan, after: &Plan, model: &str) -> Option<Outlook> {
 }
 
 /// What it would lead to if the first plan became the second.
-pub(super) fn between(before: &Plan, after: &Plan) -> Consequence {
+pub(crate) fn between(before: &Plan, after: &Plan) -> Consequence {
     let models = before.snapshot.models.iter().enumerate().map(|(index, model)| Affected {
         model: model.name.clone(),
         demand_rps: model.demand_rps,
@@ -137,7 +137,7 @@ fn prospect(plan: &Plan) -> Prospect {
 }
 
 /// GPUs that have a replica in a target.
-pub(super) fn gpus_used(target: &Target) -> usize {
+pub(crate) fn gpus_used(target: &Target) -> usize {
     let mut gpus: Vec<usize> = target.placed.iter().map(|placed| placed.gpu).collect();
     gpus.sort_unstable();
     gpus.dedup();
@@ -145,7 +145,7 @@ pub(super) fn gpus_used(target: &Target) -> usize {
 }
 
 /// What an action does.
-pub(super) fn what(action: &Action, plan: &Plan) -> String {
+pub(crate) fn what(action: &Action, plan: &Plan) -> String {
     let snapshot = &plan.snapshot;
     let gpu = |index: usize| {
         let gpu = &plan.gpus[index];

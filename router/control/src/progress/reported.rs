@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use policy::fleet::{GpuId, SliceId};
 use protocol::ReplicaState;
 
-use super::ordered::{DrainPhase, DrainState, PinPhase, PinState};
+use super::{DrainPhase, DrainState, PinPhase, PinState};
 use crate::{
     fleet::{View, labelled},
     orders::{Drain, Pin, Standing},

@@ -1,5 +1,7 @@
 //! How far what operators have ordered is.
 
+pub mod reported;
+
 use policy::{fleet::SliceId, round::PinProgress};
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +76,7 @@ impl PinPhase {
 
 impl PinState {
     /// A pin of which the round says how far it is.
-    pub(super) fn of(pin: &orders::Pin, progress: &PinProgress) -> Self {
+    pub(crate) fn of(pin: &orders::Pin, progress: &PinProgress) -> Self {
         match progress {
             PinProgress::Held => Self::new(pin, PinPhase::Held, None),
             PinProgress::Starting { why } => Self::new(pin, PinPhase::Starting, Some(why)),

@@ -1,5 +1,8 @@
 //! What orders would lead to, and how far they are.
 
+pub(crate) mod effect;
+mod fits;
+
 use std::time::Duration;
 
 use policy::{
@@ -8,13 +11,15 @@ use policy::{
     round::{PinOrder, World, foresee, foreseen_pin},
 };
 
-use super::{
-    ordered::{DrainPhase, DrainState, PinPhase, PinState},
-    outlook::{self, Consequence, Outlook},
-    told::{Decided, Planned},
+use self::effect as outlook;
+pub use self::{
+    effect::{Affected, Consequence, Intended, Outlook, Prospect, Provided},
+    fits::fits,
 };
 use crate::{
     orders::{self, OrderError, Standing},
+    plan::{Decided, Planned},
+    progress::{DrainPhase, DrainState, PinPhase, PinState},
     world::pin_order,
 };
 
