@@ -195,8 +195,19 @@ impl PlaceMemory {
     /// The last target, as far as its GPUs and models are still there.
     pub(super) fn last_target(&self, world: &World, sites: &Sites) -> Target {
         let there = |Aimed { gpu, model, placed }: &Aimed| {
-            let (gpu, model) = (sites.site(gpu)?, world.model(model)?);
-            Some(Placed { gpu, model, ..placed.clone() })
+            let (gpu, index) = (sites.site(gpu)?, world.model(model)?);
+            let site = &sites.all[gpu];
+            let spot = site.spots.iter().find(|spot| spot.position == placed.position);
+            // What it was to start has been asked for since.
+            let started = || {
+                let slice = site.slice(spot?);
+                let mut asked = self.asked.get(&slice.worker)?.iter();
+                let one = asked.find(|one| one.slice == slice && one.model == *model)?;
+                (!one.leaving).then_some(one.replica)
+            };
+            let replica = placed.replica.or_else(started);
+            let vanishes = replica.is_none() && spot.is_some_and(|spot| spot.doomed);
+            (!vanishes).then(|| Placed { gpu, model: index, replica, ..placed.clone() })
         };
         let placed = self.target.iter().filter_map(there).collect();
         Target { placed, leaving: self.leaving.clone() }

@@ -217,3 +217,37 @@ fn leaving_replica_without_batches_is_drained_before_it_goes() {
     bench.round(20);
     assert!(!is_asked(&bench));
 }
+
+#[test]
+fn model_serves_on_while_its_slice_is_cut_away() {
+    let mut bench = Bench::new(1, &["moves", "stays"]);
+    for index in 0..2 {
+        bench.change_model(index, |model| {
+            model.measured[0].rows.retain(|row| row.profile == "7g.80gb");
+            model.replicas_max = 1;
+        });
+    }
+    let pin = |bench: &mut Bench, positions: &[&str]| {
+        let list = positions.iter().map(|text| (*text).to_owned()).collect();
+        bench.world.workers[0].gpus[0].pinned = Some(list);
+    };
+    pin(&mut bench, &["3g.40gb@0", "3g.40gb@4"]);
+    bench.round(20);
+    bench.world.rested = false;
+    bench.round(20);
+    // The next plan is the first since the replicas were started.
+    pin(&mut bench, &["2g.20gb@0", "1g.10gb@2", "3g.40gb@4"]);
+    for turn in 0..60 {
+        bench.world.rested = turn >= 20;
+        bench.ask("moves", 5, 0);
+        bench.ask("stays", 5, 0);
+        bench.round(100);
+        let mut asked = bench.memory.place.asked().values().flatten();
+        let serves = asked.any(|one| {
+            let link = bench.world.links.get(&one.id());
+            one.model == "moves" && matches!(link, Some(Link::InRotation { .. }))
+        });
+        assert!(serves, "turn {turn}");
+    }
+    assert!(bench.world.workers[0].gpus[0].slices.iter().all(|one| one.position != "3g.40gb@0"));
+}
