@@ -8,12 +8,12 @@ use std::{
 use parking_lot::Mutex;
 use policy::{
     fleet::SliceId,
-    place::{Action, Placed},
+    place::{Action, Placed, Target},
     round::{Memory, OrderProgress, PinOrder, Plan, Round, World},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{replay, whatif::effect as outlook};
+use crate::replay;
 
 /// Moves that are remembered.
 const REMEMBERED: usize = 100;
@@ -152,13 +152,13 @@ impl Planned {
         state.models = models(plan, round);
         state.replicas =
             plan.decision.target.placed.iter().map(|placed| replica(plan, placed)).collect();
-        state.gpus_used = outlook::gpus_used(&plan.decision.target);
+        state.gpus_used = gpus_used(&plan.decision.target);
         state.refusals = plan.decision.refusals.iter().map(|one| one.why.clone()).collect();
         if !round.planned {
             return;
         }
         for step in plan.decision.now() {
-            let what = outlook::what(&step.action, plan);
+            let what = what(&step.action, plan);
             match step.action {
                 Action::Start { .. } => state.moved.start += 1,
                 Action::Stop { .. } => state.moved.stop += 1,
@@ -196,5 +196,48 @@ fn replica(plan: &Plan, placed: &Placed) -> PlannedReplica {
         processes: placed.processes,
         pinned: placed.pinned,
         why: placed.why.clone(),
+    }
+}
+
+/// GPUs that have a replica in a target.
+pub(crate) fn gpus_used(target: &Target) -> usize {
+    let mut gpus: Vec<usize> = target.placed.iter().map(|placed| placed.gpu).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    gpus.len()
+}
+
+/// What an action does.
+pub(crate) fn what(action: &Action, plan: &Plan) -> String {
+    let snapshot = &plan.snapshot;
+    let gpu = |index: usize| {
+        let gpu = &plan.gpus[index];
+        format!("{} gpu{}", gpu.worker, gpu.gpu)
+    };
+    let list = |positions: &[mig::Position]| {
+        let texts: Vec<String> = positions.iter().map(ToString::to_string).collect();
+        if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") }
+    };
+    match action {
+        Action::Cut { gpu: index, destroy, create } => {
+            format!("{}: {} in place of {}", gpu(*index), list(create), list(destroy))
+        }
+        Action::Start { gpu: index, position, model, .. } => {
+            let name = &snapshot.models[*model].name;
+            format!("{name} is loaded on {} {position}", gpu(*index))
+        }
+        Action::Stop { replica } => {
+            for (index, on) in snapshot.gpus.iter().enumerate() {
+                for slice in &on.slices {
+                    let one = slice.replicas.iter().find(|one| one.id == *replica);
+                    if let Some(one) = one {
+                        let model = one.model.map(|model| &snapshot.models[model].name);
+                        let name = model.map_or("a replica", String::as_str);
+                        return format!("{name} leaves {} {}", gpu(index), slice.position);
+                    }
+                }
+            }
+            format!("replica {replica} leaves")
+        }
     }
 }

@@ -1,11 +1,20 @@
-//! How far what operators have ordered is.
+//! How far drains and pins are: by the last round at the leader, by reports at other routers.
 
 pub mod reported;
 
-use policy::{fleet::SliceId, round::PinProgress};
+use policy::{
+    fleet::SliceId,
+    round::{PinOrder, PinProgress},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::orders;
+use crate::{
+    orders::{self, Standing},
+    plan::Planned,
+};
+
+/// Said of an order between its coming and the next decision.
+const UNSEEN: &str = "the planner has not looked yet";
 
 /// A worker that an operator drains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,9 +83,32 @@ impl PinPhase {
         [("held", Self::Held), ("starting", Self::Starting), ("waiting", Self::Waiting)];
 }
 
+impl Planned {
+    /// How far a drain is.
+    pub fn drain(&self, worker: &str, drain: &orders::Drain) -> DrainState {
+        let known = self.last.lock().progress.holds.get(worker).cloned();
+        let holds = known.unwrap_or_else(|| vec![UNSEEN.to_owned()]);
+        let state = if holds.is_empty() { DrainPhase::Drained } else { DrainPhase::Draining };
+        DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
+    }
+
+    /// How far pins are.
+    pub fn pins(&self, standing: &Standing) -> Vec<PinState> {
+        let last = self.last.lock();
+        let state = |pin: &orders::Pin| {
+            let same = |one: &PinOrder| one.model == pin.model && one.at == pin.at;
+            let known = last.pins.iter().position(same);
+            let progress = known.and_then(|index| last.progress.pins.get(index));
+            let unseen = || PinState::new(pin, PinPhase::Starting, Some(UNSEEN));
+            progress.map_or_else(unseen, |progress| PinState::of(pin, progress))
+        };
+        standing.pins.iter().map(state).collect()
+    }
+}
+
 impl PinState {
     /// A pin of which the round says how far it is.
-    pub(crate) fn of(pin: &orders::Pin, progress: &PinProgress) -> Self {
+    fn of(pin: &orders::Pin, progress: &PinProgress) -> Self {
         match progress {
             PinProgress::Held => Self::new(pin, PinPhase::Held, None),
             PinProgress::Starting { why } => Self::new(pin, PinPhase::Starting, Some(why)),
@@ -84,8 +116,7 @@ impl PinState {
         }
     }
 
-    /// A pin and how far it is.
-    pub(crate) fn new(pin: &orders::Pin, state: PinPhase, why: Option<&str>) -> Self {
+    fn new(pin: &orders::Pin, state: PinPhase, why: Option<&str>) -> Self {
         Self {
             model: pin.model.clone(),
             at: pin.at.clone(),

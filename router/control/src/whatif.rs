@@ -1,6 +1,6 @@
-//! What orders would lead to, and how far they are.
+//! What an operator's change would lead to: the same decision on a changed world.
 
-pub(crate) mod effect;
+mod effect;
 mod fits;
 
 use std::time::Duration;
@@ -11,32 +11,28 @@ use policy::{
     round::{PinOrder, World, foresee, foreseen_pin},
 };
 
-use self::effect as outlook;
+use self::effect::{between, of_model};
 pub use self::{
-    effect::{Affected, Consequence, Intended, Outlook, Prospect, Provided},
+    effect::{Affected, Comparison, Consequence, Intended, Prospect, Provided},
     fits::fits,
 };
 use crate::{
     orders::{self, OrderError, Standing},
     plan::{Decided, Planned},
-    progress::{DrainPhase, DrainState, PinPhase, PinState},
     world::pin_order,
 };
-
-/// Said of an order between its coming and the next decision.
-const UNSEEN: &str = "the planner has not looked yet";
 
 impl Planned {
     /// What would be planned if a model had another objective, beside what is; nothing if the model
     /// was in no round yet. Plans twice: not for a thread that others wait for.
-    pub fn with_objective(&self, model: &str, slo: Duration) -> Option<Outlook> {
+    pub fn with_objective(&self, model: &str, slo: Duration) -> Option<Comparison> {
         let from = self.last.lock().from.clone()?;
         let mut changed = World::clone(&from.world);
         let mut models = changed.models.to_vec();
         models.iter_mut().find(|known| known.name == model)?.slo = slo;
         changed.models = models.into();
         let (before, after) = (foresee(&from.world, &from.memory), foresee(&changed, &from.memory));
-        outlook::of(&before, &after, model)
+        of_model(&before, &after, model)
     }
 
     /// What draining a worker would lead to; nothing before the first round. Plans twice.
@@ -46,7 +42,7 @@ impl Planned {
         let mut after = before.clone();
         after.drained.insert(worker.to_owned());
         let plan = |world: &World| foresee(world, &from.memory);
-        Some(outlook::between(&plan(&before), &plan(&after)))
+        Some(between(&plan(&before), &plan(&after)))
     }
 
     /// What a pin would lead to, or why it cannot be. Plans twice.
@@ -77,28 +73,7 @@ impl Planned {
         }
         after.pins.push(wanted);
         let plan = |world: &World| foresee(world, &from.memory);
-        Ok(outlook::between(&plan(&before), &plan(&after)))
-    }
-
-    /// How far a drain is.
-    pub fn drain(&self, worker: &str, drain: &orders::Drain) -> DrainState {
-        let known = self.last.lock().progress.holds.get(worker).cloned();
-        let holds = known.unwrap_or_else(|| vec![UNSEEN.to_owned()]);
-        let state = if holds.is_empty() { DrainPhase::Drained } else { DrainPhase::Draining };
-        DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
-    }
-
-    /// How far pins are.
-    pub fn pins(&self, standing: &Standing) -> Vec<PinState> {
-        let last = self.last.lock();
-        let state = |pin: &orders::Pin| {
-            let same = |one: &PinOrder| one.model == pin.model && one.at == pin.at;
-            let known = last.pins.iter().position(same);
-            let progress = known.and_then(|index| last.progress.pins.get(index));
-            let unseen = || PinState::new(pin, PinPhase::Starting, Some(UNSEEN));
-            progress.map_or_else(unseen, |progress| PinState::of(pin, progress))
-        };
-        standing.pins.iter().map(state).collect()
+        Ok(between(&plan(&before), &plan(&after)))
     }
 }
 

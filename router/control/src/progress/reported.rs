@@ -1,4 +1,4 @@
-//! How far orders are, as a router sees that does not plan: by what the workers report.
+//! How far drains and pins are by what the workers report, at a router that doesn't lead.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,16 @@
 //! What would be done, and what a decision does, for people.
 
 use policy::{
-    place::{Action, Decision, Target},
+    place::{Action, Decision},
     round::Plan,
 };
 use serde::Serialize;
 
+use crate::plan::{gpus_used, what};
+
 /// What would be decided without and with a change, from the same fleet and the same demand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outlook {
+pub struct Comparison {
     /// Without it.
     pub before: Prospect,
     /// With it.
@@ -56,7 +58,7 @@ pub struct Intended {
 pub struct Consequence {
     /// For the fleet.
     #[serde(flatten)]
-    pub outlook: Outlook,
+    pub comparison: Comparison,
     /// For each model.
     pub models: Vec<Affected>,
     /// What models would lack with it and do not without.
@@ -77,15 +79,15 @@ pub struct Affected {
 }
 
 /// What two plans would do for one model; nothing if neither has it.
-pub(crate) fn of(before: &Plan, after: &Plan, model: &str) -> Option<Outlook> {
+pub(super) fn of_model(before: &Plan, after: &Plan, model: &str) -> Option<Comparison> {
     let index = before.snapshot.models.iter().position(|known| known.name == model)?;
     let prospect =
         |plan: &Plan| Prospect { provided: Some(provided(plan, index)), ..prospect(plan) };
-    Some(Outlook { before: prospect(before), after: prospect(after) })
+    Some(Comparison { before: prospect(before), after: prospect(after) })
 }
 
 /// What it would lead to if the first plan became the second.
-pub(crate) fn between(before: &Plan, after: &Plan) -> Consequence {
+pub(super) fn between(before: &Plan, after: &Plan) -> Consequence {
     let models = before.snapshot.models.iter().enumerate().map(|(index, model)| Affected {
         model: model.name.clone(),
         demand_rps: model.demand_rps,
@@ -103,7 +105,7 @@ pub(crate) fn between(before: &Plan, after: &Plan) -> Consequence {
     Consequence {
         models: models.collect(),
         lacking: lacking.collect(),
-        outlook: Outlook { before: prospect(before), after: prospect(after) },
+        comparison: Comparison { before: prospect(before), after: prospect(after) },
     }
 }
 
@@ -133,48 +135,5 @@ fn prospect(plan: &Plan) -> Prospect {
         stops: count(is_stop),
         moves: moves.collect(),
         refusals: decision.refusals.iter().map(|refusal| refusal.why.clone()).collect(),
-    }
-}
-
-/// GPUs that have a replica in a target.
-pub(crate) fn gpus_used(target: &Target) -> usize {
-    let mut gpus: Vec<usize> = target.placed.iter().map(|placed| placed.gpu).collect();
-    gpus.sort_unstable();
-    gpus.dedup();
-    gpus.len()
-}
-
-/// What an action does.
-pub(crate) fn what(action: &Action, plan: &Plan) -> String {
-    let snapshot = &plan.snapshot;
-    let gpu = |index: usize| {
-        let gpu = &plan.gpus[index];
-        format!("{} gpu{}", gpu.worker, gpu.gpu)
-    };
-    let list = |positions: &[mig::Position]| {
-        let texts: Vec<String> = positions.iter().map(ToString::to_string).collect();
-        if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") }
-    };
-    match action {
-        Action::Cut { gpu: index, destroy, create } => {
-            format!("{}: {} in place of {}", gpu(*index), list(create), list(destroy))
-        }
-        Action::Start { gpu: index, position, model, .. } => {
-            let name = &snapshot.models[*model].name;
-            format!("{name} is loaded on {} {position}", gpu(*index))
-        }
-        Action::Stop { replica } => {
-            for (index, on) in snapshot.gpus.iter().enumerate() {
-                for slice in &on.slices {
-                    let one = slice.replicas.iter().find(|one| one.id == *replica);
-                    if let Some(one) = one {
-                        let model = one.model.map(|model| &snapshot.models[model].name);
-                        let name = model.map_or("a replica", String::as_str);
-                        return format!("{name} leaves {} {}", gpu(index), slice.position);
-                    }
-                }
-            }
-            format!("replica {replica} leaves")
-        }
     }
 }
