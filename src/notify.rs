@@ -11,12 +11,10 @@ use std::{
     },
 };
 
-/// Reports that the program serves.
 pub(crate) fn ready() {
     say("READY=1");
 }
 
-/// Reports that the program is stopping.
 pub(crate) fn stopping() {
     say("STOPPING=1");
 }

@@ -95,7 +95,6 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Prints a fatal error.
 #[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
 pub(crate) fn failed(why: &str) -> ExitCode {
     eprintln!("{why}");

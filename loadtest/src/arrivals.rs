@@ -28,7 +28,6 @@ pub enum Spacing {
 /// How the rate moves, as a factor of the stated rate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// The stated rate throughout.
     Flat,
     /// Each factor holds for `each`; the last one holds to the end.
     Step {
@@ -39,9 +38,7 @@ pub enum Shape {
     },
     /// From one factor to another in a straight line, then the second.
     Ramp {
-        /// The factor at the start.
         from: f64,
-        /// The factor at the end.
         to: f64,
         /// Above zero.
         over: Duration,
@@ -104,9 +101,7 @@ impl Shape {
 pub struct Process {
     /// Requests per second where the shape's factor is one. Above zero.
     pub rate_rps: f64,
-    /// The chance between neighbours.
     pub spacing: Spacing,
-    /// How the rate moves.
     pub shape: Shape,
 }
 
@@ -124,7 +119,6 @@ impl Process {
     }
 }
 
-/// See [`Process::arrivals`].
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     process: Process,

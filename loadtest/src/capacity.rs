@@ -18,7 +18,6 @@ const MAX_TRIALS: usize = 24;
 /// A search that falls below this found that nothing holds.
 const LOWEST_RPS: f64 = 0.1;
 
-/// The search so far.
 #[derive(Clone, Debug)]
 pub struct Search {
     held: Option<f64>,
@@ -59,7 +58,6 @@ impl Search {
         };
     }
 
-    /// The highest rate that held.
     pub fn held_rps(&self) -> Option<f64> {
         self.held
     }
@@ -70,16 +68,13 @@ impl Search {
     }
 }
 
-/// One rate, tried.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trial {
     /// Requests per second, of all streams together.
     pub rate_rps: f64,
-    /// Whether every stream met its objective.
     pub objective_met: bool,
     /// Of requests due, those answered in time.
     pub share_in_time: f64,
-    /// Answers per second.
     pub throughput_rps: f64,
     /// The worst stream's 99th percentile.
     pub p99_ms: f64,
@@ -88,7 +83,6 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// What `report` says of the rate it was made at.
     pub fn new(rate_rps: f64, report: &Report) -> Self {
         let p99 = report.streams.iter().map(|stream| stream.latency.p99_ms);
         Self {
@@ -102,7 +96,6 @@ impl Trial {
     }
 }
 
-/// What a search found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Capacity {
     /// The highest rate at which every objective held; absent if none did.
@@ -135,12 +128,10 @@ impl Capacity {
         Ok(Self { held_rps: search.held_rps(), missed_rps, client_limited, trials })
     }
 
-    /// The search as scripts read it.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("its keys are strings") + "\n"
     }
 
-    /// The search as text.
     pub fn render(&self) -> String {
         let head = ["rate/s", "answers/s", "in time", "p99 ms", "objective"].map(str::to_owned);
         let row = |trial: &Trial| {

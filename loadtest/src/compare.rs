@@ -7,12 +7,9 @@ use crate::{
     table::align,
 };
 
-/// One number of one stream in every report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// The stream.
     pub stream: String,
-    /// What is measured, with its unit.
     pub measure: &'static str,
     /// One value for each report; absent where a report lacks the stream.
     pub values: Vec<Option<f64>>,
@@ -58,7 +55,6 @@ pub fn lines(reports: &[Report]) -> Vec<Line> {
     lines
 }
 
-/// The comparison as scripts read it.
 pub fn to_json(names: &[String], reports: &[Report]) -> String {
     let value = serde_json::json!({ "reports": names, "lines": lines(reports) });
     format!("{value:#}\n")

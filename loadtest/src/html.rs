@@ -37,7 +37,6 @@ height:.8em;margin-right:.35em;background:currentColor}.legend span.level{color:
 /// The classes of the style that tell series apart.
 pub const CLASSES: [&str; 7] = ["good", "refused", "late", "too-late", "failed", "more", "other"];
 
-/// The whole report as a page.
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
     if report.pacing != "open" {

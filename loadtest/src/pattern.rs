@@ -9,52 +9,28 @@ pub const PATTERNS: &str = "constant, poisson, gamma:shape=K, step:factors=A/B/.
 ramp:from=A,to=B[,over_s=S], sine:period_s=S,depth=D, on-off:on_s=S,off_s=S, \
 trace:file=F[,speed=X]; any but the first three and trace also take spacing=constant";
 
-/// When requests arrive, but for the rate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
-    /// Drawn.
     Drawn {
-        /// The chance between neighbours.
         spacing: Spacing,
         /// How the rate moves; a ramp without a length has none yet.
         shape: Shape,
     },
-    /// Recorded.
     Trace {
-        /// The CSV file.
         file: PathBuf,
         /// How many times faster than recorded.
         speed: Option<f64>,
     },
 }
 
-/// Why words are not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// No pattern has this name.
     #[error("no arrivals are called {name:?}; there are {PATTERNS}")]
-    Name {
-        /// As written.
-        name: String,
-    },
-    /// The pattern has no such setting, or it has it twice.
+    Name { name: String },
     #[error("{pattern} takes no {key:?}, or not twice")]
-    Key {
-        /// The pattern's name.
-        pattern: String,
-        /// As written.
-        key: String,
-    },
-    /// A setting is missing or out of range.
+    Key { pattern: String, key: String },
     #[error("{pattern} needs {key}: {wanted}")]
-    Value {
-        /// The pattern's name.
-        pattern: String,
-        /// The setting.
-        key: &'static str,
-        /// What it may be.
-        wanted: &'static str,
-    },
+    Value { pattern: String, key: &'static str, wanted: &'static str },
 }
 
 impl FromStr for Pattern {

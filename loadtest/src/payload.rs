@@ -14,7 +14,6 @@ const MAX_BODIES: usize = 1024;
 /// Elements where a model leaves a dimension other than the batch open.
 const OPEN_DIMENSION: u64 = 16;
 
-/// How tensors travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
@@ -30,7 +29,6 @@ pub enum Encoding {
 pub struct Envelope {
     /// The `Host` header.
     pub authority: String,
-    /// The path asked.
     pub path: String,
     /// Further header lines, each ended by `\r\n`.
     pub headers: String,
@@ -42,7 +40,6 @@ impl Envelope {
         format!("{prefix}/v2/models/{}/infer", quote(model))
     }
 
-    /// A whole HTTP request around an encoded one.
     pub fn infer(&self, encoded: oip::Encoded) -> Bytes {
         let framing = match encoded.header_length {
             Some(length) => format!(
@@ -99,33 +96,14 @@ pub fn generate(
     Ok(Request { inputs, ..Request::default() })
 }
 
-/// Why a file of inputs cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
-    /// The file is not JSON.
     #[error("{path} is not the JSON expected")]
-    Json {
-        /// The file.
-        path: String,
-        /// Where and how.
-        source: serde_json::Error,
-    },
-    /// The file has nothing for one of the model's inputs.
+    Json { path: String, source: serde_json::Error },
     #[error("{path} has no data for the input {input:?}")]
-    NoData {
-        /// The file.
-        path: String,
-        /// The model's input.
-        input: String,
-    },
-    /// An input in the file does not fit the model.
+    NoData { path: String, input: String },
     #[error("an input in {path} does not fit")]
-    Input {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: oip::DecodeError,
-    },
+    Input { path: String, source: oip::DecodeError },
 }
 
 /// The requests in a file: one or a list, each a protocol request or an object of input names and

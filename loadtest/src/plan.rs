@@ -10,7 +10,6 @@ use crate::{
     random::Random,
 };
 
-/// What counts as good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     /// Time allowed from scheduled arrival to last byte.
@@ -19,10 +18,8 @@ pub struct Objective {
     pub target: f64,
 }
 
-/// When a stream's requests are due.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Drawn from a process.
     Process(Process),
     /// Given one by one, in order, from the start of the measured stretch.
     List(Vec<Duration>),
@@ -51,17 +48,12 @@ impl Source {
 pub struct Stream {
     /// What reports call it: the model, and whatever tells it from others of that model.
     pub name: String,
-    /// The model asked.
     pub model: String,
-    /// When requests are due, in words.
     pub arrivals: String,
-    /// When requests are due.
     pub source: Source,
     /// Whole HTTP requests, sent in turn. At least one.
     pub requests: Vec<Bytes>,
-    /// What counts as good.
     pub objective: Objective,
-    /// The deadline each request carries.
     pub timeout: Option<Duration>,
 }
 
@@ -72,38 +64,28 @@ impl Stream {
     }
 }
 
-/// What decides when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
     /// The schedule alone. Latency counts from the scheduled arrival.
     Open,
     /// The answer to the one before. Latency counts from sending, so queueing is hidden.
-    Closed {
-        /// Requests outstanding at once.
-        clients: usize,
-    },
+    Closed { clients: usize },
 }
 
-/// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where to connect.
     pub address: SocketAddr,
     /// How the server proves who it is; absent, it is spoken to plainly.
     pub secure: Option<Secure>,
     /// What is sent. At least one.
     pub streams: Vec<Stream>,
-    /// What decides when.
     pub pacing: Pacing,
     /// Sent before measuring starts, at the streams' first rates.
     pub warmup: Duration,
-    /// The measured stretch.
     pub length: Duration,
     /// How long to wait for answers once everything is sent.
     pub grace: Duration,
-    /// Most connections open at once.
     pub connections: usize,
-    /// Fixes every arrival.
     pub seed: u64,
 }
 
@@ -127,7 +109,6 @@ impl Schedule {
         schedule
     }
 
-    /// When the next request is due.
     pub(crate) fn peek(&self) -> Option<Duration> {
         self.next.peek().map(|Reverse((at, _))| *at)
     }

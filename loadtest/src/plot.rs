@@ -12,7 +12,6 @@ const BAR: f64 = 28.0;
 /// About how many marks an axis has.
 const MARKS: f64 = 5.0;
 
-/// One direction of a plot.
 #[derive(Clone, Debug)]
 pub struct Axis {
     label: String,
@@ -23,7 +22,6 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Even, with round marks.
     pub fn even(label: &str, low: f64, high: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
         let step = round_step((high - low) / MARKS);
@@ -58,25 +56,19 @@ impl Axis {
     }
 }
 
-/// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A line through its points.
     Line,
     /// Everything below its points, down to the series drawn before.
     Area,
-    /// A bar below each point.
     Bars,
 }
 
 /// One named list of points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What the legend calls it.
     pub name: String,
-    /// The style class.
     pub class: &'static str,
-    /// How it is drawn.
     pub mark: Mark,
     /// In order of x.
     pub points: Vec<(f64, f64)>,
@@ -85,11 +77,8 @@ pub struct Series {
 /// Axes, series, and a level worth knowing.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What is plotted.
     pub title: String,
-    /// Across.
     pub x: Axis,
-    /// Up.
     pub y: Axis,
     /// Areas from the top one down, then lines.
     pub series: Vec<Series>,
@@ -98,7 +87,6 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// The plot as a figure of a page.
     pub fn render(&self) -> String {
         let mut out = format!(
             "<figure><figcaption>{}</figcaption>\

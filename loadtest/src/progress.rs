@@ -31,7 +31,6 @@ impl Progress {
         }
     }
 
-    /// Clears the line.
     pub fn finish(self) {
         if let Some((sender, writer)) = self.writer {
             drop(sender);

@@ -31,7 +31,6 @@ pub struct Scenario {
     /// Where relative paths start.
     #[serde(skip)]
     pub folder: PathBuf,
-    /// What it is for, in a sentence.
     pub about: String,
     /// The measured stretch, in seconds.
     #[serde(default = "ten")]
@@ -42,13 +41,10 @@ pub struct Scenario {
     /// How long to wait for the last answers, in seconds.
     #[serde(default = "five")]
     pub grace_s: f64,
-    /// Most connections open at once.
     #[serde(default = "thousand")]
     pub connections: usize,
-    /// Fixes every arrival.
     #[serde(default = "one")]
     pub seed: u64,
-    /// What is sent.
     #[serde(rename = "stream")]
     pub streams: Vec<StreamSpec>,
 }
@@ -69,15 +65,11 @@ pub struct StreamSpec {
     pub slo_ms: Option<f64>,
     /// The share of requests within it; the router's own if absent, else 0.99.
     pub target: Option<f64>,
-    /// The deadline each request carries.
     pub timeout_ms: Option<f64>,
-    /// The class each request carries.
     pub class: Option<String>,
     /// The environment variable with the tenant's key.
     pub key_env: Option<String>,
-    /// The file with the tenant's key.
     pub key_file: Option<PathBuf>,
-    /// How tensors travel.
     pub encoding: Encoding,
     /// Rows in each request; 1 if absent.
     pub rows: Option<u64>,
@@ -87,74 +79,38 @@ pub struct StreamSpec {
     pub path: Option<String>,
 }
 
-/// Why a scenario is not one.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// No scenario has this name and no file this path.
     #[error("no scenario is called {name:?} and no file is there; there are {}", names())]
-    Unknown {
-        /// As written.
-        name: String,
-    },
-    /// The file is there but cannot be read.
+    Unknown { name: String },
     #[error("{} cannot be read", path.display())]
-    Unreadable {
-        /// Its path.
-        path: PathBuf,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The file is not TOML, or has keys that mean nothing.
+    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{name}:{line}:{column}: {message}")]
     Text {
-        /// The file.
         name: String,
         /// Counted from 1.
         line: usize,
         /// Counted from 1.
         column: usize,
-        /// What the parser said.
         message: String,
     },
-    /// A value is out of range.
     #[error("{key} is {value}; give {wanted}")]
-    Range {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// What it may be.
-        wanted: &'static str,
-    },
-    /// Nothing is sent.
+    Range { key: &'static str, value: String, wanted: &'static str },
     #[error("the scenario has no [[stream]]")]
     NoStream,
-    /// Arrivals in words that mean nothing.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// One model was named for streams that have their own.
     #[error(
         "the scenario's {streams} streams ask {models} models; one --model cannot replace them"
     )]
-    ManyModels {
-        /// How many streams.
-        streams: usize,
-        /// How many models.
-        models: usize,
-    },
-    /// A trace's speed follows from its rate or is given, not both.
+    ManyModels { streams: usize, models: usize },
     #[error("a trace takes a speed or a rate, not both")]
     SpeedAndRate,
-    /// The key's environment variable is not set.
     #[error("the environment has no {variable}, which holds the key")]
-    NoKey {
-        /// Its name.
-        variable: String,
-    },
+    NoKey { variable: String },
 }
 
 impl Scenario {
-    /// One stream, as the command line states it.
     pub fn single(stream: StreamSpec) -> Self {
         Self {
             name: "command line".to_owned(),
@@ -188,7 +144,6 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Reads a scenario's text.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
         let mut scenario: Self = toml::from_str(text).map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start)];
@@ -241,7 +196,6 @@ impl Scenario {
 }
 
 impl StreamSpec {
-    /// When requests arrive.
     pub fn pattern(&self) -> Result<Pattern, PatternError> {
         self.arrivals.as_deref().unwrap_or("poisson").parse()
     }
@@ -306,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scenario_that_comes_along_is_sound_and_says_what_it_is_for() {
+    fn every_bundled_scenario_is_valid_and_described() {
         for (name, _) in EMBEDDED {
             let scenario = Scenario::find(name).unwrap();
             assert_eq!(scenario.name, *name);

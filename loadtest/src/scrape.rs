@@ -18,33 +18,28 @@ const EVERY: Duration = Duration::from_millis(500);
 /// Most samples kept of one run.
 const MAX_SAMPLES: usize = 20_000;
 const QUEUE: &str = "sluice_queue_requests";
+// The former name of `sluice_batch_rows`: routers of the release before have no other.
 const BATCHES: &str = "sluice_batch_requests_count";
 const BATCHED: &str = "sluice_batch_requests_sum";
 
-/// The router's own view of the measured stretch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RouterReport {
-    /// By model.
     pub models: BTreeMap<String, ModelView>,
 }
 
-/// The router's own view of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelView {
     /// Requests per batch over the whole stretch; absent if no batch ran.
     pub mean_batch: Option<f64>,
     /// Batches over the whole stretch.
     pub batches: f64,
-    /// The stretch in parts.
     pub timeline: Vec<Sample>,
 }
 
-/// One moment of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// From the start of the measured stretch.
     pub at_s: f64,
-    /// Requests waiting for a batch.
     pub queue: f64,
     /// Requests per batch since the moment before; absent if no batch ran.
     pub mean_batch: Option<f64>,

@@ -22,7 +22,6 @@ const HEAD: [&str; 15] = [
     "max",
 ];
 
-/// The whole report as text.
 pub fn render(report: &Report) -> String {
     let mut out = heading(report);
     let rows: Vec<Vec<String>> = report.streams.iter().map(row).collect();

@@ -30,7 +30,6 @@ pub enum Outcome {
 /// What came back for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// An HTTP answer with this status.
     Status(u16),
     /// No connection could be made.
     NoConnection,
@@ -58,7 +57,6 @@ impl Reply {
         }
     }
 
-    /// The reply in words, for a report's list.
     pub fn name(self) -> String {
         match self {
             Self::Status(status) => format!("status {status}"),
@@ -70,23 +68,18 @@ impl Reply {
     }
 }
 
-/// Requests by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Answered within the objective.
     pub in_time: u64,
-    /// Answered after it.
     pub late: u64,
-    /// Turned away.
     pub refused: u64,
     /// Given up by the server at their deadline.
     pub too_late: u64,
-    /// Everything else.
     pub failed: u64,
 }
 
 impl Counts {
-    /// All requests.
     pub fn offered(&self) -> u64 {
         self.answered() + self.refused + self.too_late + self.failed
     }
@@ -104,7 +97,6 @@ impl Counts {
         }
     }
 
-    /// Adds one ended request.
     pub fn add(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::InTime => &mut self.in_time,
@@ -116,27 +108,20 @@ impl Counts {
     }
 }
 
-/// One stretch of a timeline.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// Requests due in it.
     pub counts: Counts,
-    /// Latency of those answered, in microseconds.
     pub latency_us: Histogram<u32>,
 }
 
-/// Everything measured of one stream.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// The latest useful moment after arrival.
     pub allowed: Duration,
-    /// Requests by how they ended.
     pub counts: Counts,
     /// Answers that came within the measured stretch, whenever they were due.
     pub throughput: u64,
-    /// Replies by name.
     pub replies: BTreeMap<String, u64>,
-    /// Latency of requests answered, in microseconds.
     pub latency_us: Histogram<u64>,
     /// Time to a refusal (503, 429), in microseconds.
     pub refusal_us: Histogram<u64>,
@@ -146,7 +131,6 @@ pub struct Tally {
     pub refused_promptly: u64,
     /// Refusals that came when the deadline had passed already.
     pub refused_after_deadline: u64,
-    /// The timeline.
     pub intervals: Vec<Interval>,
     /// How much each point of the timeline covers.
     pub interval: Duration,
@@ -265,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_prompt_up_to_five_milliseconds_and_wasted_after_the_deadline() {
+    fn refusal_is_prompt_up_to_5_ms_and_wasted_after_the_deadline() {
         let refusal = |ms| {
             let tally = after(ms, Reply::Status(503));
             (tally.refused_promptly, tally.refused_after_deadline)

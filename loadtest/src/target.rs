@@ -22,7 +22,6 @@ pub struct Url {
     pub authority: String,
     /// What goes before every path; empty or begins with a slash, never ends with one.
     pub prefix: String,
-    /// Whether it is `https`.
     pub secure: bool,
 }
 
@@ -49,10 +48,8 @@ impl Url {
     }
 }
 
-/// The server under load.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As the user wrote it, taken apart.
     pub url: Url,
     /// The first address of its host that accepts connections.
     pub address: SocketAddr,
@@ -63,7 +60,6 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds an address that accepts connections.
     pub fn find(url: Url, key: Option<&str>) -> Result<Self, LoadError> {
         let host = || url.authority.clone();
         let secure = url.secure.then(|| secure(&url.authority)).transpose()?;

@@ -8,7 +8,6 @@ use std::time::Duration;
 /// Most arrivals one trace may hold.
 const MAX_ROWS: usize = 20_000_000;
 
-/// One recorded arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrival {
     /// From the start of the trace.
@@ -17,22 +16,17 @@ pub struct Arrival {
     pub model: String,
 }
 
-/// Why a file is not a trace.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// The first line does not name the column.
     #[error("line 1 names no column arrival_s")]
     NoArrivals,
-    /// A line has no such column, or it is not a time.
     #[error("line {line}: arrival_s is not a number of seconds")]
     Time {
         /// Counted from 1.
         line: usize,
     },
-    /// No arrival at all.
     #[error("it holds no arrival")]
     Empty,
-    /// More than can be held.
     #[error("it holds more than {MAX_ROWS} arrivals")]
     Long,
 }

@@ -53,7 +53,7 @@ fn stalling() -> Scenario {
 }
 
 #[test]
-fn an_open_loop_shows_a_stall_of_a_second_in_its_99th_percentile() {
+fn open_loop_shows_a_one_second_stall_in_its_p99() {
     let server = Server::start(stalls_at(100));
     let report = open(&stalling(), &server);
     let stream = &report.streams[0];
@@ -107,7 +107,7 @@ fn a_connection_that_closes_without_a_word_costs_no_request() {
 }
 
 #[test]
-fn a_request_dropped_by_the_server_fails_and_an_ignored_one_is_unanswered() {
+fn dropped_request_fails_and_ignored_request_is_unanswered() {
     let server = Server::start(|number| match number {
         50..60 => Act::Drop,
         80..83 => Act::Ignore,
@@ -176,7 +176,7 @@ fn the_objective_is_missed_when_too_few_are_in_time() {
 }
 
 #[test]
-fn a_request_the_server_cannot_understand_stops_the_run_in_its_own_words() {
+fn invalid_request_stops_the_run_with_the_servers_message() {
     let server = Server::start(|_| Act::Status(200));
     let folder = std::env::temp_dir().join(format!("sluice-load-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -200,7 +200,7 @@ fn a_server_that_is_not_there_is_an_error_before_the_run() {
 }
 
 #[test]
-fn a_trace_is_sped_up_to_the_rate_wanted_and_ends_with_its_last_arrival() {
+fn trace_is_scaled_to_the_rate_and_ends_with_its_last_arrival() {
     let server = Server::start(|_| Act::Status(200));
     let mut scenario = Scenario::find("trace").unwrap();
     scenario.set_model("m").unwrap();
@@ -236,7 +236,7 @@ fn a_report_reads_back_as_it_was_written() {
 }
 
 #[test]
-fn a_plan_at_another_rate_keeps_its_shares_and_speeds_up_its_traces() {
+fn plan_at_another_rate_keeps_shares_and_speeds_up_traces() {
     let server = Server::start(|_| Act::Status(200));
     let mut drawn = scenario(100.0, "poisson");
     drawn.streams.push(StreamSpec { rate_rps: Some(300.0), ..StreamSpec::default() });

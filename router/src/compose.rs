@@ -11,7 +11,7 @@ use serve::{
     clock::wall_s,
     count,
     doors::oip::{self, ServerState, backend::Backend},
-    drain::{Drain, Times, stop_signals},
+    drain::{Drain, StopSignal, Times, stop_signals},
 };
 use store::OpenError;
 use tokio::{
@@ -49,7 +49,7 @@ pub struct Router {
     inference: SocketAddr,
     admin: SocketAddr,
     join: Option<SocketAddr>,
-    signals: mpsc::Receiver<()>,
+    signals: mpsc::Receiver<StopSignal>,
     stop_admin: oneshot::Sender<()>,
     admin_task: JoinHandle<()>,
     served: JoinHandle<()>,

@@ -10,11 +10,11 @@ def batching():
     return dashboard(
         "sluice-batching",
         "Sluice / Batching",
-        "How large batches are, why they hold no more, and what the cache spares.",
+        "Batch sizes, why batches close, and what the response cache saves.",
         [
             ("Are batches good?", sizes()),
             ("What holds them back?", causes()),
-            ("What does the cache spare?", cache()),
+            ("What does the cache save?", cache()),
         ],
     )
 
@@ -24,22 +24,22 @@ def sizes():
         panel(
             "Rows per batch, mean",
             "Larger batches cost less each. Bad: near 1 under load; the panels below say why.",
-            [(mean("sluice_batch_requests"), "{{model}}")],
+            [(mean("sluice_batch_rows"), "{{model}}")],
         ),
         panel(
             "Rows per batch, 90th percentile",
             "Bad: far below the limit while requests wait, which is a split by shape.",
-            [(quantile(0.9, "sluice_batch_requests"), "{{model}}")],
+            [(quantile(0.9, "sluice_batch_rows"), "{{model}}")],
         ),
         panel(
-            "Batches a second",
+            "Batches per second",
             "Bad: rising while requests do not, which is batches getting smaller.",
             [(rate("sluice_batches_total"), "{{model}}")],
             unit="ops",
         ),
         panel(
             "Time in the queue, median",
-            "What a request pays for company. Bad: a large part of the objective at low load.",
+            "The price of batching. Bad: a large part of the objective at low load.",
             [(quantile(0.5, "sluice_queue_duration_seconds"), "{{model}}")],
             unit="s",
         ),
@@ -51,17 +51,17 @@ def causes():
         panel(
             "Batches by why they closed",
             "full: the limit was reached. deadline: the tightest request allowed no more. "
-            "idle_replica: everybody was in it, which is best. Bad: shape, since requests of "
-            "different shape never share a batch; give callers few shapes.",
+            "idle_replica: the queue was empty, which is best. Bad: shape, since requests of "
+            "different shapes never share a batch; use few shapes.",
             [(rate("sluice_batches_total", by="closed_by"), "{{closed_by}}")],
             unit="ops",
             custom=STACKED,
         ),
         panel(
             "Batch limit by slice",
-            "The most rows the next batch may hold there; AIMD moves it. Bad: stuck at 1, which is "
-            "a replica that is late even with small batches: a slice too small for the objective.",
-            [(f"max by (model, slice) (sluice_batch_limit_requests{CHOSEN})", "{{model}} {{slice}}")],
+            "Most rows of the next batch, tuned by AIMD. Bad: stuck at 1: the replica is late even with "
+            "small batches, so the slice is too small for the objective.",
+            [(f"max by (model, slice) (sluice_batch_limit_rows{CHOSEN})", "{{model}} {{slice}}")],
         ),
     ]
 
@@ -71,16 +71,16 @@ def cache():
     spared = rate("sluice_cache_requests_total", 'result=~"hit|joined"')
     return [
         panel(
-            "Requests answered without a replica",
-            "Share of lookups that were remembered or joined one under way. Empty: no model "
-            "remembers. Bad: near zero for a model with cache_mib, which wastes its memory.",
+            "Requests served from the cache",
+            "Share of lookups that hit or joined a request in flight. Empty: no model has a cache. "
+            "Bad: near zero for a model with cache_mib, which wastes its memory.",
             [(f"{spared} / {looked}", "{{model}}")],
             unit="percentunit",
             defaults={"max": 1},
         ),
         panel(
-            "Memory of remembered answers",
-            "Bad: at the model's cache_mib with few hits; answers leave before they are asked again.",
+            "Memory of the response cache",
+            "Bad: at the model's cache_mib with few hits: entries are evicted before they are used.",
             [(f"sum by (model) (sluice_cache_bytes{CHOSEN})", "{{model}}")],
             unit="bytes",
         ),

@@ -8,7 +8,7 @@ def loans():
     return dashboard(
         "sluice-loans",
         "Sluice / Loans and jobs",
-        "Idle slices lent to training jobs: how many, whether they come back, and what is lost.",
+        "Idle slices lent to training jobs: how many, whether they are returned, and what is lost.",
         [("What is on loan?", lent()), ("Do loans come back?", returned())],
     )
 
@@ -17,15 +17,15 @@ def lent():
     return [
         panel(
             "Slices on loan",
-            "Lent, returning within their notice, or overdue. Bad: overdue above zero: a slice that "
-            "inference wants does not come back; see the alert's runbook.",
+            "Lent, returning within the notice period, or overdue. Bad: overdue above zero: inference "
+            "does not get a slice back; see the alert's runbook.",
             [("sum by (state) (sluice_loans)", "{{state}}")],
             custom=STACKED,
         ),
         panel(
-            "Jobs that have not ended",
-            "Bad: queued for long while slices are idle; sluice job show and the console say what "
-            "each waits for.",
+            "Unfinished jobs",
+            "Bad: queued for long while slices are idle; sluice job show and the console show "
+            "what each waits for.",
             [
                 (
                     'sum by (state) (sluice_jobs{state!~"done|failed|cancelled"})',
@@ -35,8 +35,8 @@ def lent():
             custom=STACKED,
         ),
         panel(
-            "Jobs that have ended",
-            "Of those still known. Bad: failed rising; sluice job logs has what they printed.",
+            "Finished jobs",
+            "Those still on record. Bad: failed rising; sluice job logs has their output.",
             [('sum by (state) (sluice_jobs{state=~"done|failed|cancelled"})', "{{state}}")],
         ),
     ]
@@ -46,8 +46,8 @@ def returned():
     return [
         panel(
             "Overdue slices",
-            "Slices whose job was told to stop and whose time is over. Bad: above zero for more "
-            "than moments.",
+            "Slices whose job did not stop within its notice period. Bad: above zero for more "
+            "than seconds.",
             [('sum(sluice_loans{state="overdue"})', "slices")],
             kind="stat",
             width=8,
@@ -55,7 +55,7 @@ def returned():
         ),
         panel(
             "Jobs killed in the last hour",
-            "They did not stop within their notice. Bad: above zero: the program ignores SIGTERM, "
+            "Jobs that did not stop within the notice period. Bad: above zero: the program ignores SIGTERM, "
             "or writes its checkpoint for longer than notice_s.",
             [("sum(increase(sluice_loan_kills_total[1h]))", "jobs")],
             kind="stat",
@@ -72,9 +72,9 @@ def returned():
             width=8,
         ),
         panel(
-            "Loans called back",
-            "For inference, for it at once, or for a job that goes first. Bad: emergency above "
-            "zero often: demand rises faster than the forecast sees; keep spare_gpus.",
+            "Loans reclaimed",
+            "For inference, for inference at once (emergency), or for a job ahead in the queue. Bad: "
+            "emergency often above zero: demand rises faster than the forecast; set spare_gpus.",
             [
                 (
                     "sum by (reason) (increase(sluice_loan_reclaims_total[5m]))",

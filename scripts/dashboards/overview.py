@@ -1,4 +1,4 @@
-"""Is the objective met, is there a queue, who is refused?"""
+"""Is the objective met, is there a queue, which requests are refused?"""
 
 from parts import STACKED, dashboard, dashed, panel, quantile, rate, selector, thresholds
 
@@ -13,7 +13,7 @@ def overview():
     return dashboard(
         "sluice-overview",
         "Sluice / Overview",
-        "Is the objective met, is there a queue, who is refused?",
+        "Is the objective met, is there a queue, which requests are refused?",
         [
             ("Is the objective met?", objective()),
             ("Is there a queue?", queue()),
@@ -27,9 +27,9 @@ def objective():
     return [
         panel(
             "Objective met, last 5 minutes",
-            "Share of requests answered within the objective; the caller's own mistakes, quota and "
-            "hang-ups are left out. Bad: below the target. Look at latency and refusals below to "
-            "see whether answers are late or not given at all.",
+            "Share of requests served within the objective, without invalid, over-quota and abandoned "
+            "ones. Bad: below the target. Latency and refusals below show whether responses are "
+            "late or missing.",
             [(f"1 - {MISSED}{CHOSEN}", "{{model}}")],
             kind="stat",
             unit="percentunit",
@@ -39,7 +39,7 @@ def objective():
         panel(
             "Objective met, and the target",
             "The same over time, with each model's target dashed. Bad: a line below its dashes. "
-            "A dip with a queue is a want of replicas; a dip without one is a slow replica.",
+            "A dip with a queue means too few replicas; a dip without one, a slow replica.",
             [(f"1 - {MISSED}{CHOSEN}", "{{model}}"), (TARGET, "{{model}} target")],
             unit="percentunit",
             defaults={"max": 1, "min": None},
@@ -63,8 +63,8 @@ def objective():
             ],
         ),
         panel(
-            "Time to answer, 99th percentile",
-            "From arrival to answer, of requests served, with the objective dashed. Bad: a line at "
+            "Response time, 99th percentile",
+            "From arrival to response of served requests, with the objective dashed. Bad: a line at "
             "its dashes. Compare the time in the queue and in the executor to find where it goes.",
             [
                 (quantile(0.99, "sluice_request_duration_seconds"), "{{model}}"),
@@ -74,7 +74,7 @@ def objective():
             overrides=[dashed(".* objective")],
         ),
         panel(
-            "Time to answer, median",
+            "Response time, median",
             "Half of the requests are faster. Bad: a rise without more traffic, which is a slower "
             "replica or a smaller batch limit.",
             [(quantile(0.5, "sluice_request_duration_seconds"), "{{model}}")],
@@ -88,28 +88,28 @@ def queue():
     return [
         panel(
             "Requests waiting",
-            "Requests in the queue now. Bad: growing without falling back. Add replicas, or lower "
-            "the load; what cannot be served in time is refused meanwhile.",
+            "Requests in the queue now. Bad: growing without falling back. Add replicas or lower "
+            "the load; requests that cannot be served in time are refused meanwhile.",
             [(f"sum by (model) (sluice_queue_requests{CHOSEN})", "{{model}}")],
         ),
         panel(
             "Age of the oldest, as a share of the objective",
-            "How long the first in the queue has waited. Bad: above 0.8, since the rest of the "
+            "How long the oldest request has waited. Bad: above 0.8, since the rest of the "
             "objective is what a batch needs; at 1 requests expire.",
             [(f"{age} / on (model) {OBJECTIVE}", "{{model}}")],
             unit="percentunit",
         ),
         panel(
             "Time in the queue, 99th percentile",
-            "From arrival to dispatch. Bad: most of the objective. Waiting a little is how batches "
-            "fill; waiting long is a want of replicas.",
+            "From arrival to dispatch. Bad: most of the objective. Batches fill by waiting a "
+            "little; long waits mean too few replicas.",
             [(quantile(0.99, "sluice_queue_duration_seconds"), "{{model}}")],
             unit="s",
         ),
         panel(
             "Requests on replicas",
-            "Requests sent and not yet answered. Bad: falling to zero while others wait, which "
-            "means that no replica takes batches.",
+            "Requests on replicas without a result yet. Bad: zero while requests wait, which means "
+            "that no replica takes batches.",
             [(f"sum by (model) (sluice_requests_in_flight{CHOSEN})", "{{model}}")],
         ),
     ]
@@ -118,25 +118,25 @@ def queue():
 def refusals():
     return [
         panel(
-            "Requests by how they ended",
-            "Served is good. Bad: failed above zero, which blames a replica and is in its "
-            "executor's log; refused is told apart beside this.",
+            "Requests by outcome",
+            "Bad: failed above zero; the executor's log has the error. The next panel divides "
+            "refused by reason.",
             [(rate("sluice_requests_total", by="outcome"), "{{outcome}}")],
             unit="reqps",
             custom=STACKED,
         ),
         panel(
             "Refusals by reason",
-            "overloaded and too_late: we lack capacity. no_replica: none is warm. quota: a tenant "
-            "is over its rate. invalid: callers send what the model does not take.",
+            "overloaded and too_late: not enough capacity. no_replica: none is ready. quota: a tenant "
+            "exceeded its limits. invalid: the request does not fit the model.",
             [(rate("sluice_refusals_total", by="reason"), "{{reason}}")],
             unit="reqps",
             custom=STACKED,
         ),
         panel(
-            "Refusals for want of capacity, by model",
+            "Refusals for lack of capacity, by model",
             "Bad: above zero for minutes. Raise replicas, relax the objective, or give the model a "
-            "larger slice; docs/runbooks.md has the order to try them in.",
+            "larger slice; docs/runbooks.md says which to try first.",
             [
                 (
                     rate(
@@ -166,15 +166,15 @@ def health():
         ),
         panel(
             "Last reload",
-            "1: the configuration in force is the one last asked for. 0: the last one was refused "
-            "and the old one stays; run sluice check on the file.",
+            "1: the last reload succeeded. 0: it was rejected and the previous configuration stays; "
+            "run sluice check on the file.",
             [("min by (instance) (sluice_config_last_reload_successful)", "{{instance}}")],
             kind="stat",
             width=6,
             defaults=thresholds("red", (1, "green")),
         ),
         panel(
-            "Running",
+            "Versions running",
             "Version and revision of each router. Bad: more than one for longer than a rollout.",
             [("sum by (version, revision) (sluice_build_info)", "{{version}} {{revision}}")],
             kind="stat",
@@ -182,8 +182,8 @@ def health():
         ),
         panel(
             "Spans of traced requests",
-            "Bad: dropped above zero, which is a collector that is slow, gone or unwilling; serving "
-            "does not wait for it. All at zero: nothing is traced.",
+            "Bad: dropped above zero: the collector is slow, down or rejects spans; requests do not "
+            "wait for it. All at zero: nothing is traced.",
             [
                 (
                     "sum by (result) (rate(sluice_trace_spans_total[$__rate_interval]))",
@@ -193,17 +193,17 @@ def health():
             unit="ops",
         ),
         panel(
-            "Who leads",
-            "1: this router plans. Bad: none at 1, which is an etcd that cannot be reached; inference "
-            "goes on, and nothing is placed, mended or lent. A router without others is always at 1.",
+            "Leader",
+            "1: this router plans. Bad: none at 1, since etcd is out of reach; inference continues, "
+            "and nothing is placed, restarted or lent. A single router is always at 1.",
             [("max by (instance) (sluice_leader)", "{{instance}}")],
             kind="stat",
             width=6,
         ),
         panel(
             "Changes of leader",
-            "How often each router came to lead in the last hour. Bad: rising without a rollout; "
-            "etcd is slow, or a router is starved of time.",
+            "How often each router became leader in the last hour. Bad: rising without a rollout; "
+            "etcd is slow, or a router lacks CPU.",
             [("sum by (instance) (increase(sluice_leader_terms_total[1h]))", "{{instance}}")],
             kind="stat",
             width=6,
@@ -221,8 +221,8 @@ def health():
         ),
         panel(
             "Time spent waiting for etcd",
-            "Seconds of waiting in each second. Bad: rising without more requests, which is a slow "
-            "disk of etcd, or a member that does not answer.",
+            "Seconds of waiting per second. Bad: rising without more requests: etcd has a slow disk "
+            "or a member that does not respond.",
             [
                 (
                     "sum by (instance) (rate(sluice_etcd_wait_seconds_total[$__rate_interval]))",

@@ -11,11 +11,11 @@ def placement():
     return dashboard(
         "sluice-placement",
         "Sluice / Placement",
-        "What each model is expected to be asked for, what its replicas can serve, and what moves.",
+        "Forecast demand of each model, capacity of its replicas, and changes of placement.",
         [
             ("Is there enough?", enough()),
             ("Who sits where, and what moves?", moves()),
-            ("Do neighbours disturb each other?", neighbours()),
+            ("Do neighbors slow each other?", neighbors()),
         ],
     )
 
@@ -28,15 +28,15 @@ def enough():
     return [
         panel(
             "GPUs in use",
-            "GPUs that have or shall have a replica; the others can be lent or switched off. Bad: "
+            "GPUs that have, or will have, a replica; the others can be lent or switched off. Bad: "
             "all of them, with refusals below.",
             [("max(sluice_placement_gpus)", "GPUs")],
             kind="stat",
             width=8,
         ),
         panel(
-            "Refusals to place",
-            "What the placer would do and cannot; sluice status and the console say why. Bad: above "
+            "Unplaced replicas",
+            "Replicas that the planner wants and cannot place; sluice status and the console say why. Bad: above "
             "zero for long: raise replicas.max, add GPUs or relax an objective.",
             [("max(sluice_placement_refusals)", "refusals")],
             kind="stat",
@@ -51,23 +51,23 @@ def enough():
             width=8,
         ),
         panel(
-            "Demand to be provided for",
-            "Rows a second, by the forecast: what comes, what is usual, and room for chance. Bad: "
-            "above the capacity beside it.",
+            "Forecast demand",
+            "Rows/s that placement provides for: trend, usual demand and headroom. Bad: above the "
+            "capacity beside it.",
             [(forecast, "{{model}}")],
             unit="reqps",
         ),
         panel(
             "Capacity planned",
-            "Rows a second that the replicas serve within the objective; nothing until a model has "
-            "been measured or run. Bad: below the demand.",
+            "Rows/s that the replicas serve within the objective; empty until the model has been "
+            "measured. Bad: below the demand.",
             [(capacity, "{{model}}")],
             unit="reqps",
         ),
         panel(
-            "Demand as a part of capacity",
-            "Bad: above 1, where the objective is missed; below 0.3 for hours is capacity nobody "
-            "needs, held by replicas.min or by patience.",
+            "Demand as a share of capacity",
+            "Bad: above 1, where the objective is missed. Below 0.3 for hours: unused capacity, held "
+            "by replicas.min or the delay before scaling down.",
             [(f"{forecast} / {capacity}", "{{model}}")],
             unit="percentunit",
         ),
@@ -82,8 +82,8 @@ def enough():
 def moves():
     return [
         panel(
-            "Moves",
-            "Replicas loaded and let go, and GPUs cut otherwise. Bad: a steady rate under a steady "
+            "Changes of placement",
+            "Replicas started and stopped, and GPUs reshaped. Bad: a steady rate under a steady "
             "load; the console shows each with its reason.",
             [
                 (
@@ -93,25 +93,25 @@ def moves():
             ],
         ),
         panel(
-            "Pinned by operators",
-            "Replicas that stay where an operator wants them; the planner works around them. Bad: "
-            "waiting for long: sluice status says what is in the way; unpin what is no longer meant.",
+            "Pinned replicas",
+            "Replicas that operators keep on a slice; the planner works around them. Bad: waiting for "
+            "long: sluice status says what is in the way. Unpin what is no longer needed.",
             [("max by (state) (sluice_placement_pins)", "{{state}}")],
         ),
         panel(
             "Slices by profile",
-            "Changes when GPUs are cut otherwise.",
+            "Changes when GPUs are reshaped.",
             [("count by (profile) (sluice_worker_slice_info)", "{{profile}}")],
         ),
     ]
 
 
-def neighbours():
+def neighbors():
     return [
         panel(
-            "Slowdown beside neighbours",
-            "How many times as long as in its warm-up a batch takes, by slice. Bad: above 1.2 for "
-            "long: what shares the GPU costs more than it serves; the placer parts them if it can.",
+            "Slowdown by interference",
+            "Time of a batch against its warm-up, by slice. Bad: above 1.2 for long: models that share "
+            "the GPU slow each other; the planner separates them if it can.",
             [
                 (
                     f"max by (model, slice) (sluice_interference_ratio{CHOSEN})",
@@ -121,8 +121,8 @@ def neighbours():
         ),
         panel(
             "Error of predicted slowdowns",
-            "The median, as a part of what was seen. Bad: above 0.2 for long: the placer trusts "
-            "predictions that are wrong; it learns from every batch.",
+            "Median relative error. Bad: above 0.2 for long: placement relies on wrong predictions, "
+            "which improve with every batch.",
             [("max(sluice_interference_error_ratio)", "median error")],
             unit="percentunit",
         ),

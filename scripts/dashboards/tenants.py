@@ -10,7 +10,7 @@ def tenants():
     return dashboard(
         "sluice-tenants",
         "Sluice / Tenants",
-        "Who asks how much, who is over its rate, and whether all are treated alike.",
+        "Requests of each tenant, tenants above their limits, and fairness between tenants.",
         [("Who asks?", asking()), ("Who is held back?", held())],
     )
 
@@ -31,9 +31,9 @@ def asking():
             custom=STACKED,
         ),
         panel(
-            "Rows asked for, and the limit",
-            "A tenant's rate is counted in rows; its limit is dashed. Bad: a line at its dashes, "
-            "since what is beyond is answered 429. Raise rate_rps or ask the tenant to slow down.",
+            "Rows requested, and the limit",
+            "A tenant's rate limit counts rows; it is dashed. Bad: a line at its dashes, since "
+            "requests above it get a 429. Raise rate_rps or ask the tenant to slow down.",
             [
                 (f"sum by (tenant) (rate(sluice_tenant_rows_total{RATE}))", "{{tenant}}"),
                 (
@@ -53,26 +53,26 @@ def held():
     return [
         panel(
             "Over quota",
-            "Requests answered 429. Bad only for the tenant itself: it is told when to come back.",
+            "Requests that got a 429. Bad only for the tenant itself; Retry-After says when to retry.",
             [(ended("quota"), "{{tenant}}")],
             unit="reqps",
         ),
         panel(
-            "Refused otherwise",
-            "Capacity or mistakes. Bad: one tenant alone, which sends what the model does not "
-            "take, or only requests of the batch class.",
+            "Refused for other reasons",
+            "Capacity, or invalid requests. Bad: one tenant alone: its requests do not fit the "
+            "model, or are all of the batch class.",
             [(ended("refused"), "{{tenant}}")],
             unit="reqps",
         ),
         panel(
             "Abandoned",
-            "The client hung up first. Bad: a tenant whose own timeout is below the objective.",
+            "The client disconnected first. Bad: a tenant whose own timeout is below the objective.",
             [(ended("abandoned"), "{{tenant}}")],
             unit="reqps",
         ),
         panel(
             "Failed",
-            "A replica failed them. Bad: above zero; see the executor's log.",
+            "A replica returned an error. Bad: above zero; see the executor's log.",
             [(ended("failed"), "{{tenant}}")],
             unit="reqps",
         ),

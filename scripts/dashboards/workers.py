@@ -11,7 +11,7 @@ def workers():
     return dashboard(
         "sluice-workers",
         "Sluice / Workers and GPUs",
-        "Whether workers speak, how busy slices are, and what GPUs say of themselves.",
+        "Connections of workers, utilization of slices, and health of GPUs.",
         [
             ("Is a worker sick?", health()),
             ("Are the slices used?", slices()),
@@ -25,8 +25,8 @@ def health():
     return [
         panel(
             "Workers by state",
-            "Bad: silent or away above zero. Their replicas serve on while they can; nothing there "
-            "is mended or moved.",
+            "Bad: silent or away above zero. Their replicas keep serving; nothing there is "
+            "restarted or moved.",
             [("max by (state) (sluice_workers)", "{{state}}")],
             kind="stat",
             width=8,
@@ -47,19 +47,19 @@ def health():
             width=8,
         ),
         panel(
-            "Taken out for maintenance",
-            "Workers that operators have drained. Bad: draining for long: sluice status says what "
-            "still holds them; drained for days is capacity that somebody forgot to return.",
+            "Drained for maintenance",
+            "Workers that operators drained. Bad: draining for long: sluice status shows what is still "
+            "on them. Drained for days: capacity that nobody returned.",
             [("max by (state) (sluice_worker_drains)", "{{state}}")],
         ),
         panel(
             "Age of the last report",
-            "A worker reports each second. Bad: above 3 s; the alert fires at 10.",
+            "A worker reports every second. Bad: above 3 s; the alert fires at 10.",
             [("max by (worker) (sluice_worker_report_age_seconds)", "{{worker}}")],
             unit="s",
         ),
         panel(
-            "Executors started again",
+            "Executor restarts",
             "Bad: rising; the worker's log says why the process died.",
             [
                 (
@@ -76,15 +76,15 @@ def slices():
     return [
         panel(
             "Busy share by slice",
-            "Time batches ran there; above 1 if several processes share it. Bad: near 1 with a "
-            "queue, which is a want of replicas; near 0 for long is a slice nobody needs.",
+            "Share of time that batches ran; above 1 if several executors share the slice. Bad: near 1 "
+            "with a queue: too few replicas. Near 0 for long: an unused slice.",
             [(f"sum by (slice, profile) ({busy})", "{{slice}} {{profile}}")],
             unit="percentunit",
         ),
         panel(
             "Memory by slice",
-            "Used by replicas, as far as they can tell, of the whole. Bad: near 1, since the next "
-            "load fails.",
+            "Share used by replicas, as far as they report it. Bad: near 1, since the next load "
+            "fails.",
             [
                 (
                     'sum by (slice) (sluice_worker_slice_memory_bytes{kind="used"}) '
@@ -102,8 +102,8 @@ def executors():
     return [
         panel(
             "Time in the executor, 99th percentile",
-            "A batch's work, by model and profile. Bad: rising without larger batches, which is a "
-            "neighbour on the GPU or a clock held down.",
+            "Work on a batch, by model and profile. Bad: rising without larger batches: interference "
+            "on the GPU, or a lowered clock.",
             [(quantile(0.99, name, by="model, profile"), "{{model}} {{profile}}")],
             unit="s",
         ),
@@ -138,8 +138,8 @@ def gpus():
         ),
         panel(
             "Memory of the GPU",
-            "Used of the whole, as the driver has it. Bad: used where no replica is, which is "
-            "somebody else on the GPU.",
+            "Share used, by the driver. Bad: used without a replica: another program is on the "
+            "GPU.",
             [
                 (
                     'max by (gpu) (sluice_worker_gpu_memory_bytes{kind="used"}) '
@@ -150,9 +150,9 @@ def gpus():
             unit="percentunit",
         ),
         panel(
-            "Errors of the memory",
-            "Empty where the GPU does not count them. Bad: uncorrected above zero; drain the GPU "
-            "and have it looked at.",
+            "Memory errors",
+            "Empty if the GPU does not count them. Bad: uncorrected above zero; drain the worker and "
+            "check the GPU.",
             [
                 (
                     "sum by (gpu, kind) (increase(sluice_worker_gpu_memory_errors_total[1h]))",

@@ -6,7 +6,6 @@ use router::jobs::{Brief, JobView, Progress};
 
 const NAME: usize = 16;
 
-/// A line for each job.
 pub(super) fn list(jobs: &[Brief]) -> String {
     let mut text = format!(
         "{:>5} {:<NAME$} {:<10} {:<13} {:>6} {:>9}  {}\n",

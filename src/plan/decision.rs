@@ -75,7 +75,6 @@ enum ActionView<'a> {
     Stop { replica: u64 },
 }
 
-/// One JSON object on one line.
 pub(super) fn json(snapshot: &Snapshot, decision: &Decision) -> String {
     let view = DecisionView {
         target: decision.target.placed.iter().map(|placed| placed_view(snapshot, placed)).collect(),

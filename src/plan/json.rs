@@ -56,7 +56,6 @@ struct OutcomeView<'a> {
     seconds: f64,
 }
 
-/// One JSON object on one line.
 pub(super) fn plan(problem: &Problem, plan: &Plan, seconds: f64, explain: bool) -> String {
     let models = problem.models.iter().enumerate().map(|(index, model)| ModelView {
         model: &model.name,

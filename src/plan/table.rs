@@ -13,7 +13,6 @@ const MOST_SLICES: usize = 200;
 /// With more GPUs that look different than this, the others are counted.
 const MOST_PICTURES: usize = 32;
 
-/// The whole plan.
 pub(super) fn plan(problem: &Problem, plan: &Plan, explain: bool) -> String {
     let fleet: u32 = problem.fleet.iter().map(|gpus| gpus.count).sum();
     let mut text = format!("{} of {fleet} GPUs", plan.gpus_used);
@@ -35,7 +34,6 @@ pub(super) fn plan(problem: &Problem, plan: &Plan, explain: bool) -> String {
     text + &models(problem, plan)
 }
 
-/// What each planner would use.
 pub(super) fn comparison(outcomes: &[Outcome]) -> String {
     let titles = ["planner", "GPUs", "slices", "models slowed", "seconds"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];

@@ -98,7 +98,6 @@ pub(super) fn pins(state: &State, paint: Paint) -> String {
     text
 }
 
-/// A line for each model.
 pub(super) fn models(state: &State, paint: Paint) -> String {
     let mut text = format!(
         "\n{:<NAME$} {:>10} {:>8} {:>7} {:>7} {:>6} {:>6} {:>5} {:>5}\n",
@@ -189,7 +188,6 @@ fn objective(model: &ModelState) -> String {
     format!("{} {}%", span(model.slo_ms / 1e3), (target * 100.0).round() / 100.0)
 }
 
-/// Replicas that are ready of all there are.
 fn ready(model: &ModelState, paint: Paint) -> String {
     let all: u32 = model.replicas.each().iter().map(|(_, count)| count).sum();
     let ready = model.replicas.ready;

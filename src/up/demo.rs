@@ -15,7 +15,6 @@ pub(crate) fn unpack(dir: &Path) -> io::Result<()> {
     MODELS.iter().try_for_each(|(name, bytes)| fs::write(models.join(name), bytes))
 }
 
-/// A command to paste that classifies a digit.
 pub(crate) fn invitation(address: SocketAddr) -> String {
     format!(
         "\nClassify a digit:\n\n  curl -s http://{address}/v2/models/digits/infer -d '{}'\n",

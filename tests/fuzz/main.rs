@@ -8,7 +8,6 @@ use loadtest::random::Random;
 
 use self::targets::TARGETS;
 
-/// Inputs for each reader.
 const INPUTS: u64 = 10_000;
 /// The longest input; what is longer is cut.
 const MAX_BYTES: usize = 4_096;

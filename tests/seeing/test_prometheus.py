@@ -22,7 +22,7 @@ QUIET = {
 }
 
 # What simulated GPUs do not say.
-UNSAID = {"workers: Errors of the memory"}
+UNSAID = {"workers: Memory errors"}
 
 
 def promtool(*arguments, text=None):

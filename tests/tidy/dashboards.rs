@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use router::metrics::{ALL, Kind};
+use router::metrics::{ALL, Kind, Spec};
 use serde_json::Value;
 
 use crate::{
@@ -21,7 +21,6 @@ fn rules() -> Vec<File> {
     under("dashboards/prometheus/", ".yaml")
 }
 
-/// Every text value of a dashboard that is an expression.
 fn expressions(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -49,7 +48,7 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 
 /// The metric a series belongs to: a histogram has three.
 fn exported(name: &str) -> Option<&'static str> {
-    let of = |spec: &&router::metrics::Spec| {
+    let of = |spec: &&Spec| {
         let part = name.strip_prefix(spec.name);
         let histogram = matches!(spec.kind, Kind::Histogram(_));
         part == Some("")
@@ -100,8 +99,12 @@ fn every_metric_named_on_a_panel_or_in_a_rule_exists() {
 fn every_metric_is_on_some_panel_or_in_some_rule() {
     let used = used();
     let shown: BTreeSet<&str> = used.iter().filter_map(|(_, name)| exported(name)).collect();
-    let hidden = ALL.iter().map(|spec| spec.name).filter(|name| !shown.contains(name));
-    report(&hidden.map(|name| format!("{name}: on no panel")).collect::<Vec<_>>());
+    let problem = |spec: &Spec| match (spec.replaced_by, shown.contains(spec.name)) {
+        (None, false) => Some(format!("{}: on no panel", spec.name)),
+        (Some(by), true) => Some(format!("{}: use {by}", spec.name)),
+        (None, true) | (Some(_), false) => None,
+    };
+    report(&ALL.iter().filter_map(problem).collect::<Vec<_>>());
 }
 
 #[test]
@@ -131,6 +134,6 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
 fn a_name_is_found_among_the_rest_of_an_expression() {
     let text = "sum by (le) (rate(sluice_a_bucket{model=~\"$model\"}[5m])) / model:sluice_b:ratio";
     assert_eq!(names(text).collect::<Vec<_>>(), ["sluice_a_bucket", "model:sluice_b:ratio"]);
-    assert_eq!(exported("sluice_batch_requests_count"), Some("sluice_batch_requests"));
+    assert_eq!(exported("sluice_batch_rows_count"), Some("sluice_batch_rows"));
     assert_eq!(exported("sluice_queue_requests_count"), None);
 }

@@ -110,14 +110,12 @@ fn modules_that_reach_each_other_are_one_knot() {
     assert_eq!(knots(&graph), [BTreeSet::from(knot)]);
 }
 
-/// A file under a crate's `src`.
 struct Source<'a> {
     file: &'a File,
     /// Its path from `src` on.
     within: &'a str,
 }
 
-/// Every crate's sources, by the crate's name.
 fn crates(tree: &[File]) -> BTreeMap<String, Vec<Source<'_>>> {
     let mut folders = Vec::new();
     for file in tree.iter().filter(|file| file.path.ends_with("Cargo.toml")) {

@@ -5,7 +5,10 @@
 use std::{fs, path::Path, process::Command};
 
 use config::Scope;
-use router::admin::endpoints::{ENDPOINTS, Endpoint, ROUTES};
+use router::{
+    admin::endpoints::{ENDPOINTS, Endpoint, ROUTES},
+    metrics::{ALL, Kind, Spec},
+};
 
 use crate::tree::ROOT;
 
@@ -58,6 +61,49 @@ fn endpoint_page_matches_the_tables() {
     text.push_str("\nThe `admin` scope includes `jobs`. `GET` answers `HEAD` too.\n");
     page("docs/reference/endpoints.md", &text);
 }
+
+#[test]
+fn metric_page_matches_the_declarations() {
+    let mut text = METRICS.to_owned();
+    for Spec { name, kind, labels, help, .. } in ALL {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        text.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
+    }
+    text.push_str(
+        "\n## Buckets\n\nUpper bounds never depend on the configuration. `+Inf` follows.\n\n",
+    );
+    text.push_str("| histogram | upper bounds |\n|---|---|\n");
+    for Spec { name, kind, .. } in ALL {
+        let Kind::Histogram(bounds) = kind else { continue };
+        let bounds: Vec<String> = bounds.iter().map(f64::to_string).collect();
+        text.push_str(&format!("| `{name}` | {} |\n", bounds.join(", ")));
+    }
+    page("docs/reference/metrics.md", &text);
+}
+
+const METRICS: &str = "\
+# Metrics reference
+
+Every metric that the router exports at `GET /metrics` on the admin port, for operators who write queries and alerts.
+The tests render this page from the declarations that the router exports from.
+With it you can write a query without reading a scrape.
+
+The endpoint is open to everyone who reaches the port. The format is Prometheus text with classic histograms, \
+whatever format the scraper prefers. Every series of a configured model exists from the start, at zero. \
+Slices and tenants that are gone leave no series. What a GPU does not report is absent, not zero.
+
+- `gpu` and `slice` are stable labels, such as `gpu0` and `gpu0:3g@4`, after the worker's name if the worker is another process.
+- `tenant` is a configured name, or `other`.
+- Attainment of an objective: see [Monitor](../how-to/monitor.md).
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+";
 
 const HEAD: &str = "| method | path | scope | audited | what it does |\n|---|---|---|---|---|\n";
 

@@ -1,4 +1,4 @@
-//! What the tree offers to be used or read as it is: configurations, models, names of metrics.
+//! What the tree offers to be used or read as it is: configurations and models.
 
 use std::{fs, path::Path};
 
@@ -46,16 +46,6 @@ fn the_configuration_in_the_readme_loads_beside_a_model() {
     if let Err(problems) = config::parse(Path::new("README.md"), text, &folder) {
         report(&[problems.to_string()]);
     }
-}
-
-#[test]
-fn the_docs_list_every_metric_in_order_and_no_other() {
-    let docs = fs::read_to_string(Path::new(ROOT).join("docs/operating.md")).expect("it exists");
-    let rows = docs.lines().filter_map(|line| line.strip_prefix("| `sluice_"));
-    let listed: Vec<String> =
-        rows.filter_map(|row| row.split('`').next()).map(|name| format!("sluice_{name}")).collect();
-    let declared: Vec<&str> = router::metrics::ALL.iter().map(|metric| metric.name).collect();
-    assert_eq!(listed, declared);
 }
 
 #[test]

@@ -2,19 +2,15 @@
 
 use std::{fs, path::Path, process::Command};
 
-/// The repository's own folder.
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// One file of the repository.
 pub(crate) struct File {
     /// Relative to the root, with `/` between folders.
     pub(crate) path: String,
-    /// What it holds.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl File {
-    /// Its text, or nothing if it is not text.
     pub(crate) fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok().filter(|text| !text.contains('\0'))
     }
@@ -25,7 +21,6 @@ impl File {
     }
 }
 
-/// Every file, in the order of its path.
 pub(crate) fn files() -> Vec<File> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -44,13 +39,11 @@ pub(crate) fn files() -> Vec<File> {
     paths.into_iter().filter_map(read).collect()
 }
 
-/// Those of [`files`] whose name ends in `.extension`.
 pub(crate) fn files_of(extension: &str) -> Vec<File> {
     let ending = format!(".{extension}");
     files().into_iter().filter(|file| file.path.ends_with(&ending)).collect()
 }
 
-/// Fails with every problem, if there is one.
 pub(crate) fn report(problems: &[String]) {
     assert!(problems.is_empty(), "{} found:\n{}", problems.len(), problems.join("\n"));
 }

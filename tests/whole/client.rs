@@ -25,13 +25,11 @@ pub(crate) fn all_served(clients: &mut [Client], round: u64) {
 /// Where the JSON of a body ends and its tensors begin.
 pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// One connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// A reply, read whole.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -152,7 +150,6 @@ impl Reply {
         body["reason"].as_str().unwrap_or_else(|| panic!("no reason: {body}")).to_owned()
     }
 
-    /// `Retry-After`, in seconds.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         self.header("retry-after").map(|value| value.parse().unwrap())
     }
@@ -199,13 +196,11 @@ impl Body {
         Self { headers, bytes: [head.as_bytes(), &tensor].concat() }
     }
 
-    /// The tensor and nothing else.
     pub(crate) fn raw(data: &[f32]) -> Self {
         let bytes = data.iter().flat_map(|number| number.to_le_bytes()).collect();
         Self { headers: vec![(HEADER_LENGTH, "0".to_owned())], bytes }
     }
 
-    /// One row, in JSON.
     pub(crate) fn row() -> Self {
         Self::json(&count_from(1.0, 1))
     }

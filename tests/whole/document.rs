@@ -112,7 +112,6 @@ fn document(program: &Program) -> Value {
     program.ask_admin("/admin/v1/state").json()
 }
 
-/// Every path of a document with the types found there.
 fn shape(document: &Value) -> BTreeMap<String, Types> {
     let mut found = BTreeMap::new();
     note(document, "state", &mut found);

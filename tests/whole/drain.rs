@@ -63,6 +63,19 @@ fn requests_in_flight_are_answered_during_a_drain() {
 }
 
 #[test]
+fn interrupt_skips_the_drain_delay_and_loses_no_request() {
+    // With the delay, this would take an hour.
+    let mut program = program(3_600, 700);
+    let mut client = program.client();
+    client.send_infer("slow", &Body::row());
+    eventually("it runs", || (program.state("slow")["dispatch"]["in_flight"] == 1).then_some(()));
+    program.signal(Signal::INT);
+    assert_eq!(client.receive().numbers(), count_from(1.0, 1));
+    let (code, log) = program.wait_end();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
 fn second_signal_ends_a_drain_at_once() {
     // If the second signal were not heard, this would take the hour of the delay.
     let mut program = program(3_600, 5);

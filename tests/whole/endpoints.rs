@@ -2,7 +2,6 @@
 
 use router::admin::endpoints::{ENDPOINTS, ROUTES};
 
-/// What can be asked of a listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) path: &'static str,
@@ -11,7 +10,6 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The path with something in the place of each parameter.
     pub(crate) fn example(&self) -> String {
         let plain = |segment: &str| match segment {
             "{model}" => "echo".to_owned(),

@@ -7,7 +7,6 @@ use std::{
 
 use crate::{folder::Folder, wait::eventually};
 
-/// One member. Ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Etcd {
     process: Child,
@@ -28,7 +27,6 @@ impl Etcd {
         etcd
     }
 
-    /// Where it is asked.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports[0])
     }
@@ -38,7 +36,6 @@ impl Etcd {
         let _ = self.process.wait();
     }
 
-    /// Starts it again with what it kept.
     pub(crate) fn again(&mut self) {
         self.process = launch(&self.folder, self.ports);
         self.wait();

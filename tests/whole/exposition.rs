@@ -58,7 +58,6 @@ impl Metrics {
         Some(())
     }
 
-    /// Every metric's name and type.
     pub(crate) fn types(&self) -> impl Iterator<Item = (&str, &str)> {
         self.types.iter().map(|(name, kind)| (name.as_str(), kind.as_str()))
     }
@@ -79,26 +78,22 @@ impl Metrics {
         self.samples.iter().filter_map(of_name)
     }
 
-    /// One sample, which must be there.
     #[track_caller]
     pub(crate) fn value(&self, series: &str) -> f64 {
         *self.samples.get(series).unwrap_or_else(|| panic!("no {series}"))
     }
 
-    /// How many requests of `model` ended so.
     #[track_caller]
     pub(crate) fn ended(&self, model: &str, outcome: &str) -> u64 {
         let series = format!("sluice_requests_total{{model=\"{model}\",outcome=\"{outcome}\"}}");
         self.value(&series) as u64
     }
 
-    /// How many requests of `model` ended, in any way.
     #[track_caller]
     pub(crate) fn ended_in_all(&self, model: &str) -> u64 {
         ["served", "refused", "abandoned", "failed"].map(|way| self.ended(model, way)).iter().sum()
     }
 
-    /// How many requests of `model` were refused for `reason`.
     #[track_caller]
     pub(crate) fn refused(&self, model: &str, reason: &str) -> u64 {
         let series = format!("sluice_refusals_total{{model=\"{model}\",reason=\"{reason}\"}}");

@@ -33,7 +33,6 @@ impl Folder {
         path
     }
 
-    /// The names in it, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let name = |entry: std::io::Result<fs::DirEntry>| {

@@ -19,7 +19,6 @@ use crate::{
     wait::eventually,
 };
 
-/// Two routers, and a worker that has joined both.
 pub(crate) struct Routers {
     etcd: Etcd,
     pub(crate) routers: Vec<Program>,
@@ -84,7 +83,6 @@ impl Routers {
         Self { etcd, routers, worker }
     }
 
-    /// Which one leads, and in which term.
     #[track_caller]
     pub(crate) fn leader(&self) -> (usize, u64) {
         eventually("one leads", || {
@@ -233,7 +231,7 @@ fn worker_ignores_desired_state_from_former_leader() {
     say(&json!({"desired": nothing}));
     let report = eventually("it has heard all that", || {
         let log = fleet.worker.log();
-        log.contains("a wish of a router deposed was refused").then(|| say(&json!("still")))
+        log.contains("ignored desired state from a former leader").then(|| say(&json!("still")))
     });
     assert!(report["report"]["term"].as_u64() >= Some(term), "{report}");
     fleet.routers.iter().for_each(serves);

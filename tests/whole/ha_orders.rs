@@ -24,7 +24,6 @@ fn ordered(program: &Program) -> (Value, Vec<Value>, Value) {
     (by, pins, program.state("m")["slo_ms"].clone())
 }
 
-/// Where the replica is, as a pin names it.
 fn seat(program: &Program) -> Value {
     let slices = program.slices();
     let full = |slice: &&Value| !slice["replicas"].as_array().unwrap().is_empty();

@@ -11,7 +11,6 @@ use crate::{
     wait::eventually,
 };
 
-/// The executors of a model, by slice.
 fn executors_of(program: &Program, model: &str) -> Vec<u32> {
     let of = |slice: &Value| {
         let there = slice["replicas"][0]["model"] == model;

@@ -47,7 +47,6 @@ impl Siege {
         self.program.inference()
     }
 
-    /// Somebody who behaves is served, whatever else goes on.
     #[track_caller]
     fn serves(&mut self) {
         let reply = self.bystander.infer("echo", &Body::row());

@@ -57,7 +57,6 @@ impl Fleet {
         training
     }
 
-    /// Lets jobs stop.
     fn release(&self) {
         fs::write(&self.hold, "").unwrap();
     }

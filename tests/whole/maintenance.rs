@@ -26,13 +26,11 @@ fn order(program: &Program, method: &str, path: &str, body: &Value) -> Reply {
     client.receive()
 }
 
-/// The drain of a worker, as the state has it.
 fn drain(program: &Program, worker: &str) -> Value {
     let workers = program.workers();
     workers.iter().find(|one| one["name"] == worker).map_or(Value::Null, |one| one["drain"].clone())
 }
 
-/// The replicas on a worker.
 fn replicas_on(program: &Program, worker: &str) -> usize {
     let workers = program.workers();
     let gpus = workers.iter().filter(|one| one["name"] == worker);
@@ -41,7 +39,6 @@ fn replicas_on(program: &Program, worker: &str) -> usize {
     slices.map(|slice| slice["replicas"].as_array().unwrap().len()).sum()
 }
 
-/// Asks once, and expects the answer.
 #[track_caller]
 fn served(client: &mut Client, model: &str) {
     let reply = client.infer(model, &Body::json(&count_from(1.0, 1)));

@@ -13,9 +13,10 @@ use crate::{
 };
 
 /// Those that say how a model is, not what has happened.
-const NOT_ZERO: [&str; 6] = [
+const NOT_ZERO: [&str; 7] = [
     "sluice_objective_seconds",
     "sluice_objective_target_ratio",
+    "sluice_batch_limit_rows",
     "sluice_batch_limit_requests",
     "sluice_replicas",
     "sluice_placement_capacity_requests_per_second",
@@ -124,13 +125,17 @@ fn batch_sizes_close_reasons_and_limits_are_exposed() {
     program.signal_executor(Signal::CONT);
     clients.iter_mut().for_each(|client| assert_eq!(client.receive().status, 200));
     let metrics = program.metrics();
-    let rows = metrics.value("sluice_batch_requests_sum{model=\"slow\"}");
-    let batches = metrics.value("sluice_batch_requests_count{model=\"slow\"}");
+    let rows = metrics.value("sluice_batch_rows_sum{model=\"slow\"}");
+    let batches = metrics.value("sluice_batch_rows_count{model=\"slow\"}");
     let closed: f64 = metrics.series("sluice_batches_total").map(|(_, count)| count).sum();
     assert_eq!((rows, closed), (13.0, batches));
-    assert_eq!(metrics.value("sluice_batch_requests_bucket{model=\"slow\",le=\"4\"}"), batches);
+    assert_eq!(metrics.value("sluice_batch_rows_bucket{model=\"slow\",le=\"4\"}"), batches);
     assert!(metrics.value("sluice_batches_total{model=\"slow\",closed_by=\"full\"}") >= 1.0);
-    let (_, limit) = metrics.series("sluice_batch_limit_requests").next().unwrap();
+    let (_, limit) = metrics.series("sluice_batch_limit_rows").next().unwrap();
+    // The former names, for one release.
+    assert_eq!(metrics.value("sluice_batch_requests_sum{model=\"slow\"}"), rows);
+    assert_eq!(metrics.value("sluice_batch_requests_count{model=\"slow\"}"), batches);
+    assert_eq!(metrics.series("sluice_batch_limit_requests").next().unwrap().1, limit);
     let told = &program.state("slow")["dispatch"]["limits"][0];
     assert_eq!(told["rows"].as_f64(), Some(limit));
     assert!((1.0..=4.0).contains(&limit), "{limit}");

@@ -9,7 +9,6 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Whether `pid` is paused.
 pub(crate) fn is_paused(pid: u32) -> bool {
     state(pid) == Some('T')
 }
@@ -19,7 +18,6 @@ fn state(pid: u32) -> Option<char> {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
-/// The processes that `pid` started and that are still its own.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children"));
@@ -35,7 +33,6 @@ pub(crate) fn parent(pid: u32) -> u32 {
     line.trim().parse().unwrap()
 }
 
-/// The words `pid` was started with.
 pub(crate) fn words(pid: u32) -> Vec<String> {
     let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split_terminator('\0').map(str::to_owned).collect()
@@ -50,7 +47,6 @@ pub(crate) fn peak_mib(pid: u32) -> u64 {
     kib / 1024
 }
 
-/// Signals `pid`, which must be there.
 #[track_caller]
 pub(crate) fn signal(pid: u32, signal: Signal) {
     kill_process(id(pid), signal).unwrap();

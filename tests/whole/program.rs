@@ -23,7 +23,6 @@ use crate::{
     wait::{PATIENCE, eventually},
 };
 
-/// The repository's own folder.
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The program and what it has said. Ends it, and all it started, when dropped.
@@ -39,12 +38,10 @@ pub(crate) struct Program {
     ended: Option<ExitStatus>,
 }
 
-/// Runs the program to its end.
 pub(crate) fn sluice(args: &[&str]) -> Output {
     sluice_with(args, &[])
 }
 
-/// The same with more in its environment.
 pub(crate) fn sluice_with(args: &[&str], environment: &[(&str, &str)]) -> Output {
     command(args).envs(environment.iter().copied()).output().unwrap()
 }
@@ -91,7 +88,6 @@ impl Program {
         Self::launch(folder, args, &[])
     }
 
-    /// The demo, once it is ready.
     pub(crate) fn demo() -> Self {
         let free = "127.0.0.1:0";
         let environment = [("SLUICE_LISTEN", free), ("SLUICE_ADMIN_LISTEN", free)];
@@ -100,7 +96,6 @@ impl Program {
         program
     }
 
-    /// The next line it says, or nothing once it has closed its output.
     #[track_caller]
     pub(crate) fn line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
@@ -136,7 +131,6 @@ impl Program {
         }
     }
 
-    /// Reads on until it says `ready`.
     #[track_caller]
     pub(crate) fn wait_ready(&mut self) {
         self.wait_listening();
@@ -151,7 +145,6 @@ impl Program {
         self.admin.expect("the program has said where it is administered")
     }
 
-    /// A new connection to the inference port.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.inference())
     }
@@ -161,7 +154,6 @@ impl Program {
         Client::connect(self.admin()).get(path)
     }
 
-    /// `POST /admin/v1/reload`.
     pub(crate) fn reload(&self) -> Reply {
         Client::connect(self.admin()).post("/admin/v1/reload", &[], b"")
     }
@@ -170,30 +162,25 @@ impl Program {
         Metrics::parse(&self.ask_admin("/metrics").text())
     }
 
-    /// What `/admin/v1/state` says of `model`.
     pub(crate) fn state(&self, model: &str) -> Value {
         let state = self.ask_admin("/admin/v1/state").json();
         let models = state["models"].as_array().unwrap();
         models.iter().find(|entry| entry["name"] == model).unwrap().clone()
     }
 
-    /// How many replicas of `model` are in rotation.
     pub(crate) fn in_rotation(&self, model: &str) -> usize {
         self.state(model)["dispatch"]["limits"].as_array().unwrap().len()
     }
 
-    /// What `/v2/models/{model}/stats` says of it.
     pub(crate) fn stats(&self, model: &str) -> Value {
         let stats = self.client().get(&format!("/v2/models/{model}/stats")).json();
         stats["model_stats"][0].clone()
     }
 
-    /// Each worker as `/admin/v1/workers` has it.
     pub(crate) fn workers(&self) -> Vec<Value> {
         self.ask_admin("/admin/v1/workers").json()["workers"].as_array().unwrap().clone()
     }
 
-    /// Each slice of every worker.
     pub(crate) fn slices(&self) -> Vec<Value> {
         let list = |value: &Value| value.as_array().unwrap().clone();
         let gpus =
@@ -201,7 +188,6 @@ impl Program {
         gpus.iter().flat_map(|gpu| list(&gpu["slices"])).collect()
     }
 
-    /// The executors that run now, by slice.
     pub(crate) fn executors(&self) -> Vec<u32> {
         let pid = |lane: &Value| lane["pid"].as_u64().map(|pid| pid.try_into().unwrap());
         let slices = self.slices();
@@ -209,7 +195,6 @@ impl Program {
         lanes.filter_map(pid).collect()
     }
 
-    /// Waits until nobody waits for `model` and nothing of it runs.
     #[track_caller]
     pub(crate) fn wait_idle(&self, model: &str) {
         eventually("nobody waits", || {
@@ -226,7 +211,6 @@ impl Program {
         process::signal(self.pid(), signal);
     }
 
-    /// Everything it has logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -235,7 +219,6 @@ impl Program {
         &self.folder
     }
 
-    /// Replaces the configuration's file.
     pub(crate) fn rewrite(&self, text: &str) {
         self.folder.write("sluice.toml", text);
     }

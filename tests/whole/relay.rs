@@ -13,28 +13,15 @@ use std::{
 };
 
 use serde_json::Value;
+use simgpu::random::Random;
 
 /// How long a line is held that is late.
 const LATE: Duration = Duration::from_millis(40);
-
-/// SplitMix64: small, seedable, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
 
 /// What was seen and done, and whether mischief is allowed.
 #[derive(Debug, Default)]
 pub(crate) struct Mischief {
     wild: AtomicBool,
-    /// Lines that did not pass as they came.
     spoiled: AtomicU64,
     /// The generations a worker's reports had, in the order they were sent.
     generations: Mutex<Vec<u64>>,
@@ -47,7 +34,6 @@ impl Mischief {
         self.wild.store(wild, Ordering::Relaxed);
     }
 
-    /// Lines that did not pass as they came.
     pub(crate) fn spoiled(&self) -> u64 {
         self.spoiled.load(Ordering::Relaxed)
     }
@@ -92,7 +78,6 @@ impl Relay {
         Self { address, mischief }
     }
 
-    /// Lets all pass from now on, or not.
     pub(crate) fn be_wild(&self, wild: bool) {
         self.mischief.be_wild(wild);
     }
@@ -104,18 +89,15 @@ impl Relay {
         }
     }
 
-    /// Lines that did not pass as they came.
     pub(crate) fn spoiled(&self) -> u64 {
         self.mischief.spoiled()
     }
 
-    /// The generations of the reports, in the order they were sent.
     pub(crate) fn generations(&self) -> Vec<u64> {
         self.mischief.generations.lock().unwrap().clone()
     }
 }
 
-/// A connection, of whatever kind.
 pub(crate) trait Wire: Read + Write + Send + 'static {
     fn another(&self) -> Self;
     fn cut(&self);
@@ -146,7 +128,7 @@ pub(crate) fn pump_lines<W: Wire>(from: &W, to: &W, seed: u64, mischief: &Arc<Mi
     let mut lines = BufReader::new(from.another());
     let (mut to, shared) = (to.another(), Arc::clone(mischief));
     thread::spawn(move || {
-        let (mut random, mut held, mut line) = (Random(seed), Vec::new(), Vec::new());
+        let (mut random, mut held, mut line) = (Random::new(seed), Vec::new(), Vec::new());
         while lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
             note(&line, &shared);
             let wild = shared.wild.load(Ordering::Relaxed);
@@ -196,13 +178,12 @@ fn mistreat(
     Some(said)
 }
 
-/// Passes bytes on until either end is gone.
 #[expect(clippy::disallowed_methods, reason = "being late is the point")]
 fn pump_bytes(from: &TcpStream, to: &TcpStream, seed: u64, shared: &Arc<Mischief>) {
     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
     let shared = Arc::clone(shared);
     thread::spawn(move || {
-        let (mut random, mut room, mut deaf) = (Random(seed), vec![0; 64 << 10], false);
+        let (mut random, mut room, mut deaf) = (Random::new(seed), vec![0; 64 << 10], false);
         while let Ok(count @ 1..) = from.read(&mut room) {
             let wild = shared.wild.load(Ordering::Relaxed);
             let dice = if wild { random.below(100) } else { 100 };

@@ -91,7 +91,6 @@ fn every_administrative_act_is_in_the_audit_log_with_who_did_it() {
     }
 }
 
-/// A router with a key of each kind, and a worker of its own.
 fn split() -> Split {
     let key = |name: &str, secret: &str, scope: &str| {
         let hash = hash(secret);

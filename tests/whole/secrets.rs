@@ -9,7 +9,6 @@ use crate::{
     wait::eventually,
 };
 
-/// The hash of `key` as a configuration has it.
 pub(crate) fn hash(key: &str) -> String {
     Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

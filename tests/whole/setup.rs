@@ -27,13 +27,11 @@ impl Setup {
         Self { folder: Folder::new(), router: String::new(), tables: String::new() }
     }
 
-    /// A line of `[router]`.
     pub(crate) fn router(mut self, line: &str) -> Self {
         writeln!(self.router, "{line}").unwrap();
         self
     }
 
-    /// Tables as the file has them.
     pub(crate) fn tables(mut self, text: &str) -> Self {
         writeln!(self.tables, "{text}").unwrap();
         self
@@ -65,7 +63,6 @@ impl Setup {
         ))
     }
 
-    /// `count` whole simulated GPUs.
     pub(crate) fn gpus(self, count: usize) -> Self {
         self.tables(&ONE_GPU.repeat(count))
     }
@@ -79,7 +76,6 @@ impl Setup {
         &self.folder
     }
 
-    /// The file's text.
     pub(crate) fn text(&self) -> String {
         let Self { router, tables, .. } = self;
         format!(
@@ -92,19 +88,16 @@ impl Setup {
         self.launch_as("up")
     }
 
-    /// The same with another subcommand.
     pub(crate) fn launch_as(self, command: &str) -> Program {
         self.launch_with(command, &[])
     }
 
-    /// The same with more in its environment.
     pub(crate) fn launch_with(self, command: &str, environment: &[(&str, &str)]) -> Program {
         let config = self.folder.write("sluice.toml", self.text());
         let args = [command, "--config", config.to_str().unwrap()];
         Program::launch(self.folder, &args, environment)
     }
 
-    /// The same, once it is ready.
     pub(crate) fn start(self) -> Program {
         let mut program = self.launch();
         program.wait_ready();

@@ -31,7 +31,6 @@ fn worker_file(door: &str, name: &str, gpus: &str) -> String {
     )
 }
 
-/// A router's program that listens for workers, and where.
 pub(crate) fn router(setup: Setup) -> (Program, String) {
     setup.folder().write("token", TOKEN);
     let setup = setup
@@ -45,7 +44,6 @@ pub(crate) fn router(setup: Setup) -> (Program, String) {
 }
 
 impl Split {
-    /// Both, once every model is warm.
     pub(crate) fn start(setup: Setup, gpus: &str) -> Self {
         let (mut router, door) = router(setup);
         let mut worker = worker(&door, TOKEN, "alpha", gpus);

@@ -86,7 +86,7 @@ fn worker_without_tls_or_with_another_ca_does_not_join() {
     for gpus in [ONE_GPU, &ca] {
         let worker = split::worker(&door, TOKEN, "alpha", gpus);
         eventually("it says that it did not join", || {
-            worker.log().contains("not joined").then_some(())
+            worker.log().contains("failed to join router").then_some(())
         });
         assert!(!router.log().contains("\"worker joined\""), "{}", router.log());
     }
@@ -97,7 +97,7 @@ fn with_client_ca_a_worker_needs_a_certificate_and_the_token() {
     let (mut router, door) = split::router(setup("client_ca = \"ca.pem\"\n"));
     let ca = format!("ca = {:?}\n", made("ca.pem"));
     let nobody = split::worker(&door, TOKEN, "nobody", &format!("{ca}{ONE_GPU}"));
-    eventually("it did not join", || nobody.log().contains("not joined").then_some(()));
+    eventually("it did not join", || nobody.log().contains("failed to join router").then_some(()));
     assert!(!router.log().contains("\"worker joined\""), "{}", router.log());
     drop(nobody);
     let identity = format!("cert = {:?}\nkey = {:?}\n", made("worker.pem"), made("worker.key"));
@@ -200,7 +200,6 @@ fn infer(router: &Program) -> u16 {
     ask(router.inference(), "POST", "/v2/models/echo/infer", &Body::row().bytes).status
 }
 
-/// The one executor, once it is there.
 fn executor(router: &Program) -> u32 {
     eventually("an executor is there", || {
         let page = ask(router.admin(), "GET", "/admin/v1/workers", b"");

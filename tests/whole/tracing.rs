@@ -73,7 +73,6 @@ impl Collector {
     }
 }
 
-/// Reads one request and answers it.
 fn take(mut stream: TcpStream, sender: &Sender<Value>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut lines = reader.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty());
@@ -174,7 +173,7 @@ fn a_batch_links_to_every_traced_request_in_it() {
     });
     process::signal(executor, Signal::CONT);
     clients.iter_mut().for_each(|client| assert_eq!(client.receive().status, 200));
-    let batches = program.metrics().value("sluice_batch_requests_count{model=\"slow\"}") as usize;
+    let batches = program.metrics().value("sluice_batch_rows_count{model=\"slow\"}") as usize;
     let spans = collector.wait(6 * 2 + batches * 2);
     let requests: HashSet<_> = named(spans, "request").into_iter().map(identity).collect();
     assert_eq!(requests.len(), 6, "each has a trace of its own");

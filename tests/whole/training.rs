@@ -64,7 +64,6 @@ pub(crate) fn lender(loans: &str) -> Setup {
         .tables(GPU)
 }
 
-/// A GPU of three slices.
 pub(crate) const GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n\
     geometry = [\"2g.20gb@0\", \"2g.20gb@2\", \"2g.20gb@4\"]\n";
 
@@ -101,7 +100,6 @@ pub(crate) fn shell(program: &Program, line: &str) -> u64 {
     reply.json()["id"].as_u64().unwrap()
 }
 
-/// Asks for a job's end.
 #[track_caller]
 pub(crate) fn cancel(program: &Program, id: u64) -> Reply {
     let mut client = Client::connect(program.admin());
@@ -109,13 +107,11 @@ pub(crate) fn cancel(program: &Program, id: u64) -> Reply {
     client.receive()
 }
 
-/// What the router says of a job.
 #[track_caller]
 pub(crate) fn job(program: &Program, id: u64) -> Value {
     program.ask_admin(&format!("{JOBS}/{id}")).json()
 }
 
-/// Waits until a job is in `state`.
 #[track_caller]
 pub(crate) fn wait_state(program: &Program, id: u64, state: &str) -> Value {
     let mut last = Value::Null;
@@ -127,18 +123,15 @@ pub(crate) fn wait_state(program: &Program, id: u64, state: &str) -> Value {
     })
 }
 
-/// The states a job has been in, the present one last.
 pub(crate) fn states(job: &Value) -> Vec<String> {
     let past = job["history"].as_array().unwrap();
     let all = past.iter().chain([job]);
     all.map(|step| step["state"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A job that counts, and its files.
 #[derive(Debug)]
 pub(crate) struct Counting {
     pub(crate) id: u64,
-    /// Where its jobs' host keeps all jobs.
     folder: PathBuf,
     go: PathBuf,
 }
@@ -150,7 +143,6 @@ impl Counting {
         Self::submit_with(program, json!({"slices": slices}), run)
     }
 
-    /// The same with more to say of the job.
     #[track_caller]
     pub(crate) fn submit_with(program: &Program, mut job: Value, run: &Path) -> Self {
         let script = program.folder().write("count.sh", COUNT);
@@ -174,7 +166,6 @@ impl Counting {
         wait_state(program, self.id, "running");
     }
 
-    /// Lets it go on to its end.
     pub(crate) fn go(&self) {
         fs::write(&self.go, "").unwrap();
     }
@@ -183,7 +174,6 @@ impl Counting {
         fs::read_to_string(self.folder.join(format!("checkpoint/{rank}/{name}"))).ok()
     }
 
-    /// Its program's process.
     pub(crate) fn pid(&self, rank: u32) -> u32 {
         self.read(rank, "pid").unwrap().trim().parse().unwrap()
     }
@@ -200,7 +190,6 @@ impl Counting {
         starts.lines().map(start).collect()
     }
 
-    /// Whether the process of a rank is there.
     pub(crate) fn is_alive(&self, rank: u32) -> bool {
         process::is_alive(self.pid(rank))
     }

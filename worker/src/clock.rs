@@ -11,7 +11,6 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Whole microseconds, as facts and notices count them.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -23,10 +23,8 @@ use crate::signature::{Refusal, Signature, Spec};
 /// One thread owns it and runs one batch at a time. Batches reach it only after
 /// [`Signature::check`] has passed them.
 pub trait Engine: Send {
-    /// What the model takes and gives.
     fn signature(&self) -> &Signature;
 
-    /// What this engine is, for the model's metadata.
     fn platform(&self) -> &str;
 
     /// Bytes the model needs that the process does not show, or shows too few of.
@@ -40,7 +38,6 @@ pub trait Engine: Send {
         None
     }
 
-    /// Runs a batch whose tensors are `body`.
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError>;
 
     /// How often to look after it while it has nothing to do; never, if it cannot go by itself.
@@ -58,14 +55,12 @@ pub trait Engine: Send {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Lost {
-    /// For a caller, in a line.
     pub reason: String,
     /// What it said last, for operators; may be empty, or have several lines.
     pub last_words: String,
 }
 
 impl Lost {
-    /// The reason and the last words.
     pub fn whole(&self) -> String {
         let Self { reason, last_words } = self;
         if last_words.is_empty() {
@@ -76,7 +71,6 @@ impl Lost {
     }
 }
 
-/// The outputs of a batch, and where its time went.
 #[derive(Debug, Default)]
 pub struct Done {
     /// The outputs, in the model's order.
@@ -89,10 +83,8 @@ pub struct Done {
     pub output: Duration,
 }
 
-/// One output of all requests of a batch.
 #[derive(Debug)]
 pub struct Output {
-    /// Its name, datatype and dimensions.
     pub head: TensorHead,
     /// Bytes of it that each request gets.
     pub lengths: Vec<u32>,
@@ -145,66 +137,31 @@ fn string_lengths(row: usize, data: &[u8], batch: &Batch) -> Vec<u32> {
     batch.requests.iter().map(&mut length).collect()
 }
 
-/// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
-    Read {
-        /// The model's file.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file is not a model.
+    Read { path: String, source: std::io::Error },
     #[error("{path} is not an ONNX model: {reason}")]
-    NotAModel {
-        /// The model's file.
-        path: String,
-        /// What the reader said.
-        reason: String,
-    },
-    /// The model needs something this engine lacks.
+    NotAModel { path: String, reason: String },
     #[error("{path} cannot be run: {reason}")]
-    Unsupported {
-        /// The model's file.
-        path: String,
-        /// What is missing.
-        reason: String,
-    },
-    /// The server was not to be had.
+    Unsupported { path: String, reason: String },
     #[error("{}", .0.whole())]
     Server(Lost),
-    /// The order names a datatype that does not exist.
     #[error(transparent)]
     Datatype(#[from] oip::UnknownDatatype),
-    /// The synthetic model's curve has no use.
     #[error("the latency curve {curve:?} is not a list of finite latencies by rising batch size")]
-    Curve {
-        /// As ordered.
-        curve: Vec<(u32, f64)>,
-    },
+    Curve { curve: Vec<(u32, f64)> },
 }
 
-/// Why a batch gave no outputs.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The batch is one the model cannot take.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The model failed on it for the request's sake: only its own values or sizes can be why.
     #[error("the model cannot take these inputs: {reason}")]
-    Inputs {
-        /// What the engine said.
-        reason: String,
-    },
-    /// The model failed.
+    Inputs { reason: String },
     #[error("the model failed: {reason}")]
-    Model {
-        /// What the engine said.
-        reason: String,
-    },
-    /// The model is gone.
+    Model { reason: String },
     #[error(transparent)]
     Lost(#[from] Lost),
 }

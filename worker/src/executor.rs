@@ -31,12 +31,9 @@ use protocol::{
 use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica, warm::Warm};
 use crate::{engine::Lost, seat};
 
-/// What an executor is told on its command line.
 #[derive(Clone, Debug)]
 pub struct ExecutorArgs {
-    /// Which lane of which slice it is.
     pub seat: ExecutorId,
-    /// The label of the slice.
     pub slice: String,
     /// The device it may use, as its worker names it.
     pub device: Option<String>,
@@ -44,7 +41,6 @@ pub struct ExecutorArgs {
     pub run_dir: PathBuf,
     /// Listen on a free TCP port of this address instead of a Unix socket.
     pub listen: Option<IpAddr>,
-    /// Speak TLS there, with this certificate.
     pub certificate: Option<tls::Identity>,
     /// How long it waits for another worker when its own is gone.
     pub orphan_wait: Duration,
@@ -58,7 +54,7 @@ pub fn run_executor(args: ExecutorArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(slice, %error, "executor cannot go on");
+            tracing::error!(slice, %error, "executor failed");
             ExitCode::FAILURE
         }
     }
@@ -125,7 +121,6 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Executo
 }
 
 impl Executor {
-    /// Everything the worker may want to know.
     fn state(&self) -> ExecutorState {
         let held = self.held.read();
         let replicas = held.iter().map(|(id, held)| LoadedReplica {
@@ -190,7 +185,7 @@ impl Executor {
             Err(reason) => Some((reason, is_server)),
         };
         if let Some((reason, crashed)) = failed {
-            tracing::error!(replica = id, model = spec.name, reason, "model cannot be served");
+            tracing::error!(replica = id, model = spec.name, reason, "model failed to load or run");
             self.set(id, ReplicaState::Failed { reason, crashed });
             return;
         }

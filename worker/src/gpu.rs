@@ -27,7 +27,6 @@ pub use survey::{
 ///
 /// Calls block, a reshape for seconds: make them where that is allowed.
 pub trait Gpu: Send {
-    /// What exists now.
     fn survey(&self) -> Result<Survey, GpuError>;
 
     /// How the GPU fares now; what it cannot say is absent.
@@ -53,7 +52,6 @@ pub trait Gpu: Send {
     }
 }
 
-/// What a reshape came to.
 #[derive(Debug)]
 pub struct Reshaped {
     /// Whether the GPU is now cut as wanted, or what stopped it.

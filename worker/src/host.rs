@@ -38,12 +38,10 @@ use crate::{
 /// How a GPU is opened; tried again for as long as it fails.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Gpu>, GpuError> + Send + Sync>;
 
-/// One GPU of this machine.
 #[derive(Clone)]
 pub struct GpuSettings {
     /// As its operator calls it, `nvml:0`.
     pub source: String,
-    /// How to open it.
     pub open: Open,
     /// How its operator wants it cut, if at all.
     pub pinned: Option<Vec<String>>,
@@ -55,31 +53,14 @@ impl fmt::Debug for GpuSettings {
     }
 }
 
-/// Why a worker could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// Others could get at the executors' sockets.
     #[error("{} may be entered by others (mode {mode:o}); it must be 700", path.display())]
-    Open {
-        /// The run directory.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// Another worker has the directory.
+    Open { path: PathBuf, mode: u32 },
     #[error("another worker runs in {}", path.display())]
-    Taken {
-        /// The run directory.
-        path: PathBuf,
-    },
-    /// The directory cannot be used.
+    Taken { path: PathBuf },
     #[error("cannot use {}: {source}", path.display())]
-    Path {
-        /// The run directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Path { path: PathBuf, source: io::Error },
 }
 
 /// Who leads, as far as this worker has heard.
@@ -139,11 +120,8 @@ impl Host {
         }
         for stray in adopted {
             let gpu = stray.state.seat.gpu;
-            tracing::warn!(
-                gpu,
-                pid = stray.process.id(),
-                "executor of a GPU that is no more; ended"
-            );
+            let pid = stray.process.id();
+            tracing::warn!(gpu, pid, "stopped executor: GPU is no longer configured");
             stray.process.kill().await;
         }
         // It cannot fail: the keepers, which hold the other end, live until told to stop.
@@ -157,13 +135,15 @@ impl Host {
     pub fn desire(&self, desired: Desired) {
         let term = self.leader.borrow().term;
         if desired.term < term {
-            tracing::warn!(given = desired.term, term, "a wish of a router deposed was refused");
+            let (term, current_term) = (desired.term, term);
+            tracing::warn!(term, current_term, "ignored desired state from a former leader");
             return;
         }
         let order = |one: &Desired| (one.term, one.generation);
         let (newest, given) = (order(&self.desired.borrow()), order(&desired));
         if given < newest {
-            tracing::warn!(?given, ?newest, "a stale wish was ignored");
+            let (generation, current_generation) = (given.1, newest.1);
+            tracing::warn!(generation, current_generation, "ignored outdated desired state");
         } else if given > newest {
             self.desired.send_replace(Arc::new(desired));
         }
@@ -171,9 +151,9 @@ impl Host {
 
     /// Hears in a conversation that its router leads in `term`; whether that can be.
     pub(crate) fn led(&self, conversation: u64, term: u64) -> bool {
-        let known = self.leader.borrow().term;
-        if term < known {
-            tracing::warn!(term, known, "a router deposed says that it leads");
+        let current_term = self.leader.borrow().term;
+        if term < current_term {
+            tracing::warn!(term, current_term, "ignored leadership claim of a former leader");
             self.unled(conversation);
             return false;
         }
@@ -193,7 +173,6 @@ impl Host {
         }
     }
 
-    /// What is.
     pub fn report(&self) -> Report {
         let told = self.told.borrow();
         let all = || told.iter().flatten();
@@ -247,7 +226,6 @@ impl Host {
     }
 }
 
-/// Who waits for changes.
 #[derive(Debug)]
 pub struct Changes {
     told: watch::Receiver<Vec<Option<Told>>>,

@@ -47,7 +47,6 @@ pub struct Door {
     pub routers: Vec<String>,
     /// What only workers of the fleet know.
     pub token: String,
-    /// This worker's name.
     pub name: String,
     /// How routers are known; absent, they are spoken to plainly.
     pub tls: Option<DoorTls>,
@@ -56,34 +55,23 @@ pub struct Door {
 /// Whom to trust to be a router, and who we say we are.
 #[derive(Clone, Debug)]
 pub struct DoorTls {
-    /// The file of the routers' authority.
     pub ca: PathBuf,
     /// Our own certificate, for routers that ask for one.
     pub identity: Option<Identity>,
 }
 
-/// Why a worker and a router parted.
 #[derive(Debug, thiserror::Error)]
 pub enum Parted {
-    /// The router could not be reached, or is gone.
     #[error("the connection to the router failed: {0}")]
     Io(#[from] io::Error),
-    /// Our own certificates cannot be used, or the router's name not be proved.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The router hung up.
     #[error("the router hung up")]
     Closed,
-    /// The router does not want us.
     #[error("the router refused us: {reason}")]
-    Refused {
-        /// Its words.
-        reason: String,
-    },
-    /// The router took too long.
+    Refused { reason: String },
     #[error("the router was silent for {0:?}")]
     Silent(Duration),
-    /// The router does not keep to the protocol.
     #[error("the router said what cannot be understood: {0}")]
     Gibberish(#[from] serde_json::Error),
 }
@@ -113,7 +101,8 @@ async fn join_one(router: &str, door: &Door, host: &Host) -> Infallible {
             Ok(never) => match never {},
         };
         let wait = backoff.after(started.elapsed());
-        tracing::warn!(router, %parted, ?wait, "not joined; it will be tried again");
+        let retry_in_ms = wait.as_millis() as u64;
+        tracing::warn!(router, error = %parted, retry_in_ms, "failed to join router; retrying");
         sleep(wait).await;
     }
 }
@@ -168,7 +157,7 @@ async fn attend(
         | ToWorker::Desired(_)
         | ToWorker::ReadLog { .. } => {}
     }
-    tracing::info!(worker = door.name, "joined");
+    tracing::info!(worker = door.name, "joined router");
     let mut changes = host.changes();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -35,13 +35,10 @@ pub(crate) struct Assignment {
     pub(crate) spec: RankSpec,
     /// The GPU's index on its worker.
     pub(crate) gpu: u32,
-    /// The slice's position.
     pub(crate) position: String,
     /// The device it may use.
     pub(crate) device: Option<String>,
-    /// The job's folder.
     pub(crate) folder: PathBuf,
-    /// Where it listens for its worker.
     pub(crate) control: PathBuf,
     pub(crate) limits: Limits,
 }
@@ -53,14 +50,14 @@ pub fn run_rank(path: &Path) -> ExitCode {
     let assignment: Assignment = match read {
         Ok(assignment) => assignment,
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "no rank can be read");
+            tracing::error!(path = %path.display(), %error, "failed to read rank file");
             return ExitCode::FAILURE;
         }
     };
     let mut run = match RunFile::begin(&assignment) {
         Ok(run) => run,
         Err(error) => {
-            tracing::error!(rank = assignment.spec.name(), %error, "not begun");
+            tracing::error!(rank = assignment.spec.name(), %error, "failed to start rank");
             return ExitCode::FAILURE;
         }
     };
@@ -79,7 +76,7 @@ pub fn run_rank(path: &Path) -> ExitCode {
     match kept {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(rank = assignment.spec.name(), %error, "its end could not be kept");
+            tracing::error!(rank = assignment.spec.name(), %error, "failed to save how the rank ended");
             ExitCode::FAILURE
         }
     }

@@ -15,13 +15,11 @@ pub(crate) type Place = (String, u32);
 pub(crate) struct Wish {
     /// How the GPU shall be cut; absent, it stays as it is.
     pub(crate) cut: Option<BTreeSet<String>>,
-    /// The replicas, by id.
     pub(crate) replicas: BTreeMap<u32, Wanted>,
     /// The names of the ranks that slices are lent to, by position.
     pub(crate) ranks: BTreeMap<String, String>,
 }
 
-/// A replica that shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) place: Place,
@@ -38,29 +36,22 @@ pub(crate) struct GpuWorld {
     pub(crate) slices: BTreeMap<String, Option<u64>>,
     /// Whether there are slices that cannot be used.
     pub(crate) has_debris: bool,
-    /// The processes.
     pub(crate) lanes: BTreeMap<Place, LaneSeen>,
-    /// The ranks of training jobs, by position.
     pub(crate) ranks: BTreeMap<String, RankSeen>,
 }
 
-/// A rank that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankSeen {
     pub(crate) name: String,
-    /// Whether it has ended.
     pub(crate) over: bool,
 }
 
-/// A process that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneSeen {
     pub(crate) phase: LanePhase,
-    /// What it has loaded, by id.
     pub(crate) replicas: BTreeMap<u32, Loaded>,
 }
 
-/// How far a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LanePhase {
     Starting,
@@ -68,7 +59,6 @@ pub(crate) enum LanePhase {
     Stopping,
 }
 
-/// A replica that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loaded {
     pub(crate) digest: u64,
@@ -76,7 +66,6 @@ pub(crate) struct Loaded {
     pub(crate) phase: Phase,
 }
 
-/// How far a replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It loads, or serves.
@@ -84,34 +73,42 @@ pub(crate) enum Phase {
     /// It finishes what it has.
     Draining,
     /// It could not be loaded.
-    Failed {
-        /// Whether it is time to try again.
-        due: bool,
-    },
+    Failed { due: bool },
 }
 
-/// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Let a replica finish its batches and go.
-    Unload { place: Place, replica: u32 },
+    Unload {
+        place: Place,
+        replica: u32,
+    },
     /// End a process that has no replicas, or whose slice is gone.
-    Stop { place: Place },
-    /// Cut the GPU as wished.
+    Stop {
+        place: Place,
+    },
     Reshape,
-    /// Start a process.
-    Start { place: Place },
-    /// Load a replica.
-    Load { place: Place, replica: u32 },
+    Start {
+        place: Place,
+    },
+    Load {
+        place: Place,
+        replica: u32,
+    },
     /// Start a rank on a slice that nothing else is on.
-    StartRank { position: String },
+    StartRank {
+        position: String,
+    },
     /// Have a rank end that nobody wants.
-    StopRank { position: String },
+    StopRank {
+        position: String,
+    },
     /// Let go of a rank that has ended and nobody asks after.
-    ForgetRank { position: String },
+    ForgetRank {
+        position: String,
+    },
 }
 
-/// What to do, and what cannot be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) steps: Vec<Step>,

@@ -15,7 +15,6 @@ pub(crate) fn file(slice: &str, lane: u32, kind: &str) -> String {
     format!("{}.{lane}.{kind}", slice.replace([':', '@', '/'], "-"))
 }
 
-/// A secret nobody can guess.
 pub(crate) fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;

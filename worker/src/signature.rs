@@ -12,12 +12,9 @@ pub struct Signature {
     pub outputs: Vec<Spec>,
 }
 
-/// One input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Its name.
     pub name: String,
-    /// Its datatype.
     pub datatype: Datatype,
     /// Its dimensions, -1 where any size will do.
     pub shape: Vec<i64>,
@@ -26,60 +23,25 @@ pub struct Spec {
 /// Why a batch is not one the model takes, whichever replica it is sent to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Another number of inputs.
     #[error("the batch has {found} inputs, the model has {wanted}")]
-    Inputs {
-        /// What the batch has.
-        found: usize,
-        /// What the model has.
-        wanted: usize,
-    },
-    /// An input of another name or datatype.
+    Inputs { found: usize, wanted: usize },
     #[error("the batch has input {found} where the model has {wanted}")]
-    Input {
-        /// Name and datatype in the batch.
-        found: String,
-        /// Name and datatype in the model.
-        wanted: String,
-    },
-    /// An input of another shape.
+    Input { found: String, wanted: String },
     #[error("input {input} has dimensions {found:?} after the batch, the model has {wanted:?}")]
-    Shape {
-        /// The input's name.
-        input: String,
-        /// In the batch.
-        found: Vec<u64>,
-        /// In the model.
-        wanted: Vec<i64>,
-    },
-    /// Bytes that are not as many as the shape needs.
+    Shape { input: String, found: Vec<u64>, wanted: Vec<i64> },
     #[error("input {input} of request {request} has {found} bytes, its shape needs {wanted}")]
     Length {
-        /// The input's name.
         input: String,
         /// Index of the request in the batch.
         request: usize,
-        /// Bytes it has.
         found: u32,
         /// Bytes it needs; the least if its elements differ in length.
         wanted: u64,
     },
-    /// More rows than the replica was warmed for.
     #[error("the batch has {rows} rows, the replica takes {max_batch}")]
-    Rows {
-        /// Rows in the batch.
-        rows: u32,
-        /// The most it takes.
-        max_batch: u32,
-    },
-    /// A value the engine cannot hold.
+    Rows { rows: u32, max_batch: u32 },
     #[error("input {input} has the value {value}, this engine holds INT64 only as large as INT32")]
-    Value {
-        /// The input's name.
-        input: String,
-        /// The value.
-        value: i64,
-    },
+    Value { input: String, value: i64 },
 }
 
 impl Signature {
@@ -89,7 +51,6 @@ impl Signature {
         Ok(Self { inputs: read(&shapes.inputs)?, outputs: read(&shapes.outputs)? })
     }
 
-    /// As it travels in a notice.
     pub fn shapes(&self) -> Shapes {
         let shapes = |specs: &[Spec]| specs.iter().map(Spec::shape).collect();
         Shapes { inputs: shapes(&self.inputs), outputs: shapes(&self.outputs) }

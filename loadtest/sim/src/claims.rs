@@ -4,75 +4,55 @@ use std::fmt;
 
 use policy::moment::Moment;
 
-/// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Time went back.
     Backwards {
-        /// From here.
         from: Moment,
     },
     /// A request ended that had ended, or had never come.
     EndedTwice {
-        /// Its name.
         request: u64,
     },
     /// Requests that came are not those that ended and those that live.
     Uncounted {
-        /// Those that came.
         offered: u64,
-        /// Those that ended.
         ended: u64,
-        /// Those that live.
         live: u64,
     },
     /// A model's queue and replicas hold other requests than those that live.
     Mislaid {
-        /// The model.
         model: String,
-        /// What its machine holds.
         held: usize,
-        /// How many of its requests live.
         live: usize,
     },
     /// A request lives past its deadline.
     Overdue {
-        /// Its name.
         request: u64,
     },
     /// A batch went to a replica that is not in rotation.
     SentNowhere {
-        /// The replica.
         replica: usize,
     },
-    /// A replica was given a third batch.
     ThirdBatch {
-        /// The replica.
         replica: usize,
     },
     /// A batch has no rows or too many.
     BadSize {
-        /// Its rows.
         rows: u32,
     },
     /// A model's machine asks to be woken at once, again and again.
     Restless {
-        /// The model.
         model: String,
     },
     /// A GPU is cut as it cannot be.
     Geometry {
-        /// Which.
         gpu: usize,
     },
     /// A slice has more on it than it has memory, or two owners.
     Overbooked {
-        /// The GPU.
         gpu: usize,
-        /// The slice.
         slice: usize,
     },
-    /// A claim of the caller's own.
     Own(String),
 }
 
@@ -106,13 +86,9 @@ impl fmt::Display for Claim {
 /// A claim that was broken, and the run that shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
-    /// What was broken.
     pub claim: Claim,
-    /// The run's seed.
     pub seed: u64,
-    /// How many events it takes.
     pub events: u64,
-    /// When, in the run's time.
     pub at: Moment,
     /// The last events before it, oldest first.
     pub trail: Vec<String>,

@@ -19,18 +19,14 @@ use crate::{
 /// The most points a timeline is told in.
 const POINTS: usize = 200;
 
-/// Why there is nothing to tell.
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    /// A claim about requests was broken.
     #[error(transparent)]
     Requests(#[from] claims::Broken),
-    /// A claim about loans was broken.
     #[error(transparent)]
     Loans(#[from] training::Broken),
 }
 
-/// An interval and what inference needs in it.
 struct Step {
     span: (f64, f64),
     need: Need,
@@ -76,7 +72,6 @@ fn steps(study: &Study, needs: &Needs<'_>) -> Vec<Step> {
     (0..(total / each).ceil() as usize).map(step).collect()
 }
 
-/// How requests went so far.
 struct Served<'a> {
     fleet: &'a SimFleet,
     /// How long a GPU that was given to inference does not serve yet.

@@ -8,35 +8,25 @@ use crate::{
     summary::Summary,
 };
 
-/// What one way came to.
 #[derive(Debug, Serialize)]
 pub struct Entry {
-    /// Its name.
     pub value: String,
     /// One run per seed; none if it has no place for all replicas.
     pub runs: Vec<Summary>,
-    /// Why there are none.
     pub refused: Option<String>,
 }
 
-/// All ways.
 #[derive(Debug, Serialize)]
 pub struct Contest {
-    /// The study's name.
     pub scenario: String,
-    /// What is compared.
     pub key: String,
-    /// Each way.
     pub entries: Vec<Entry>,
 }
 
-/// Why there is no contest.
 #[derive(Debug, thiserror::Error)]
 pub enum ContestError {
-    /// What is compared, or one of its values, does not exist.
     #[error(transparent)]
     Study(#[from] StudyError),
-    /// A claim was broken.
     #[error(transparent)]
     Run(#[from] SimulateError),
 }
@@ -75,7 +65,6 @@ pub fn hold(
 }
 
 impl Entry {
-    /// The mean and the bounds over its runs.
     pub fn over(&self, of: impl Fn(&Summary) -> f64) -> Spread {
         let values = self.runs.iter().map(of);
         let (mut sum, mut low, mut high) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
@@ -88,13 +77,9 @@ impl Entry {
     }
 }
 
-/// A figure over several seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The mean.
     pub mean: f64,
-    /// The least.
     pub low: f64,
-    /// The most.
     pub high: f64,
 }

@@ -6,17 +6,10 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Curve {
     /// A fixed cost and a cost per row: most models on a GPU.
-    Linear {
-        /// Milliseconds per batch.
-        fixed_ms: f64,
-        /// Milliseconds per row.
-        row_ms: f64,
-    },
+    Linear { fixed_ms: f64, row_ms: f64 },
     /// Linear up to a size, then much steeper: a cache or an occupancy limit.
     Knee {
-        /// Milliseconds per batch.
         fixed_ms: f64,
-        /// Milliseconds per row up to the knee.
         row_ms: f64,
         /// The last cheap size.
         at: u32,
@@ -25,7 +18,6 @@ pub enum Curve {
     },
     /// Worse than proportional: batching never pays.
     Steep {
-        /// Milliseconds of one row.
         one_ms: f64,
         /// The exponent of growth.
         power: f64,

@@ -12,20 +12,13 @@ use simgpu::{Delays, Load, SimError, Speed};
 
 use crate::curve::Curve;
 
-/// What is simulated.
 #[derive(Clone, Debug)]
 pub struct SimFleet {
-    /// The models served.
     pub models: Vec<SimModel>,
-    /// How each GPU is cut.
     pub gpus: Vec<Geometry>,
-    /// Which model is where.
     pub replicas: Vec<SimReplica>,
-    /// Who asks.
     pub streams: Vec<Stream>,
-    /// What goes wrong.
     pub faults: Vec<Fault>,
-    /// Everything else.
     pub terms: Terms,
 }
 
@@ -36,10 +29,8 @@ impl SimFleet {
     }
 }
 
-/// How long, how exact, how lucky.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How long requests arrive.
     pub duration: Duration,
     /// How much of the beginning is not counted.
     pub warmup: Duration,
@@ -49,43 +40,32 @@ pub struct Terms {
     pub network: Duration,
     /// What an executor adds to each batch: reading it, waking up, writing the answer.
     pub executor: Duration,
-    /// What changes of slices and models take.
     pub delays: Delays,
-    /// Names the run.
     pub seed: u64,
 }
 
-/// One served model.
 #[derive(Clone, Debug)]
 pub struct SimModel {
-    /// Its name.
     pub name: String,
-    /// What the operator asked.
     pub settings: Settings,
     /// The part of requests to be answered within the objective.
     pub target: f64,
-    /// When batches are sent.
     pub batching: Batching,
-    /// What one process of it holds.
     pub memory_mib: u64,
     /// The tenants' weights, by index.
     pub weights: Vec<f64>,
-    /// What it asks of what slices share.
     pub load: Load,
 }
 
 /// A model in one process of one slice. Several may share the slice, and the process.
 #[derive(Clone, Debug)]
 pub struct SimReplica {
-    /// Index of the model.
     pub model: usize,
-    /// Index of the GPU.
     pub gpu: usize,
     /// Index of the slice in the GPU's geometry.
     pub slice: usize,
     /// Which of the slice's processes it is in; batches in one run one at a time.
     pub process: usize,
-    /// How fast it is.
     pub times: Arc<Times>,
 }
 
@@ -125,7 +105,6 @@ impl Times {
         Self { by_busy: rows.collect() }
     }
 
-    /// The largest batch.
     pub fn max_batch(&self) -> u32 {
         u32::try_from(self.by_busy[0].len()).unwrap_or(u32::MAX)
     }
@@ -139,60 +118,43 @@ impl Times {
     }
 }
 
-/// One tenant's requests of one model.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Index of the model.
     pub model: usize,
-    /// When they come.
     pub source: Source,
-    /// Index of the tenant.
     pub tenant: u32,
-    /// The class they ask for.
     pub class: Class,
     /// Shapes of inputs, as likely as each other; only equals share a batch.
     pub shapes: u32,
 }
 
-/// Something that goes wrong for a while.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    /// When it begins.
     pub at: Duration,
-    /// How long it lasts.
     pub lasts: Duration,
-    /// What it is.
     pub trouble: Trouble,
 }
 
-/// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trouble {
     /// A GPU is gone with all that runs on it; then its models are loaded again.
     DeadGpu {
-        /// Which.
         gpu: usize,
     },
-    /// Everything on a GPU takes longer.
     SlowGpu {
-        /// Which.
         gpu: usize,
         /// How many times as long.
         factor: f64,
     },
     /// A worker is silent while its executors run on: the router stops trusting them.
     LostWorker {
-        /// Whose.
         gpu: usize,
     },
-    /// Every message takes longer.
     SlowNetwork {
         /// By how much, one way.
         by: Duration,
     },
-    /// News of replicas reaches the router late.
     StaleReports {
-        /// By how much.
         by: Duration,
     },
     /// The router is gone with all it knew; callers are cut off and those who come find nobody.

@@ -28,16 +28,12 @@ const FIRST: u32 = 3;
 /// How much each plan may be searched for; more finds hardly better ones of so few models.
 const WORK: u64 = 200_000;
 
-/// Why a fleet could not follow.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// A claim about requests was broken.
     #[error(transparent)]
     Broken(#[from] Broken),
-    /// There is no room, or no such slice.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// A claim about what rounds decide was broken.
     #[error(transparent)]
     Round(#[from] Violated),
 }
@@ -50,7 +46,6 @@ struct Follow<'a> {
     lookups: Lookups<'a>,
     /// Requests that came and that were late, by model, less than one of each.
     rest: Vec<(f64, f64)>,
-    /// Who had what over time.
     held: Vec<Holding>,
     reclaims: u64,
     busy_gpu_s: f64,
@@ -59,7 +54,6 @@ struct Follow<'a> {
     told: FollowingSummary,
 }
 
-/// Runs `study`, whose GPUs are `fleet`'s.
 pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, FollowError> {
     let mut follow = Follow::new(study, fleet)?;
     let mut summary = summary::blank(study, fleet);
@@ -169,7 +163,6 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Notes who has what.
     fn hold(&mut self, at_s: f64) {
         if self.study.training.is_some() {
             let (waiting, training_gpus) = self.workers.training();

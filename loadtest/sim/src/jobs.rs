@@ -6,36 +6,27 @@ const HEADER: &str = "submit_s,job_id,gpus,duration_s,tenant";
 /// Most jobs one trace may hold.
 const MOST: usize = 10_000_000;
 
-/// One recorded job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceJob {
-    /// Its name.
     pub id: String,
     /// When it was handed in, from the start of the trace.
     pub submitted: Duration,
     /// GPUs it wants; a part of one if below 1.
     pub gpus: f64,
-    /// How long it runs on them.
     pub runs: Duration,
-    /// Whose it is.
     pub tenant: String,
 }
 
-/// Why a file is not a list of jobs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobsError {
-    /// The first line is another.
     #[error("the first line must be {HEADER}")]
     Header,
-    /// A line is not a job.
     #[error("line {line}: {what}")]
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
         what: &'static str,
     },
-    /// More than can be held.
     #[error("it holds more than {MOST} jobs")]
     Long,
 }

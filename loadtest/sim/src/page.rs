@@ -32,7 +32,6 @@ fn of_jobs(run: &Summary, of: fn(&TrainingSummary) -> f64) -> f64 {
     run.training.as_ref().map_or(0.0, of)
 }
 
-/// One run as a page.
 pub fn of_run(summary: &Summary) -> String {
     let mut body = format!("<pre>{}</pre>\n", escape(&table::of_run(summary)));
     if !summary.models.is_empty() {
@@ -48,7 +47,6 @@ pub fn of_run(summary: &Summary) -> String {
     page(&format!("{}, simulated", summary.scenario), &body)
 }
 
-/// A contest as a page.
 pub fn of_contest(contest: &Contest) -> String {
     let mut body = format!("<pre>{}</pre>\n", escape(&table::of_contest(contest)));
     let ran: Vec<&Entry> = contest.entries.iter().filter(|entry| !entry.runs.is_empty()).collect();
@@ -150,7 +148,6 @@ fn followed(following: &FollowingSummary) -> Plot {
     }
 }
 
-/// Who had what of the GPUs over time.
 fn holdings(training: &TrainingSummary) -> Plot {
     let line = |name: &str, class, of: fn(&Holding) -> f64| Series {
         name: name.to_owned(),

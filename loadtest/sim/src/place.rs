@@ -21,23 +21,17 @@ use crate::{
 /// Sampled points of a rate over time, for its mean.
 const SAMPLES: u32 = 1_000;
 
-/// Why a study has no fleet.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// A replica fits nowhere.
     #[error("a replica of {model:?} needs {needs_mib} MiB; no slice has more than {free_mib} left")]
     NoRoom {
-        /// The model.
         model: String,
-        /// What it needs.
         needs_mib: u64,
         /// The most any slice has.
         free_mib: u64,
     },
-    /// There is no plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The physics has no answer.
     #[error(transparent)]
     Sim(#[from] SimError),
 }
@@ -50,7 +44,6 @@ struct PlacedProcess {
     process: usize,
 }
 
-/// The fleet of `study` under `seed`.
 pub fn fleet(study: &Study, seed: u64) -> Result<SimFleet, PlaceError> {
     let (gpus, placed) = match (&study.start, study.placement) {
         (Some(start), _) => recorded(study, start),
@@ -77,7 +70,6 @@ pub fn fleet(study: &Study, seed: u64) -> Result<SimFleet, PlaceError> {
     Ok(SimFleet { models, gpus, replicas, streams, faults, terms })
 }
 
-/// As a live router had it.
 fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<PlacedProcess>) {
     let one = |placed: &Placed| {
         let model = study.models.iter().position(|model| model.name == placed.model)?;
@@ -264,7 +256,6 @@ fn streams(study: &Study) -> (Vec<Stream>, Vec<Vec<f64>>) {
     (streams, weights)
 }
 
-/// What is asked of each model, on average.
 pub(crate) fn asked_rps(study: &Study) -> Vec<f64> {
     let seconds = study.terms.duration.as_secs_f64();
     let mut rates = vec![0.0; study.models.len()];

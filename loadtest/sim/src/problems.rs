@@ -4,7 +4,6 @@ use std::{fmt, ops::Range, path::Path};
 
 use toml::Spanned;
 
-/// Everything wrong with one scenario, in file order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
     file: String,

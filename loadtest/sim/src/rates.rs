@@ -59,7 +59,6 @@ struct Fluid<'a> {
     loads: Vec<f64>,
 }
 
-/// Runs `study` by rates.
 pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, Broken> {
     let mut fluid = Fluid::new(fleet);
     let mut summary = summary::blank(study, fleet);
@@ -104,7 +103,6 @@ pub fn run(study: &Study, fleet: &SimFleet) -> Result<Summary, Broken> {
     Ok(summary)
 }
 
-/// Requests of one interval, by how they end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flow {
     pub(crate) offered: f64,

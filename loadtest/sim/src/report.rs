@@ -9,16 +9,11 @@ const LONGEST_MICROS: u64 = 3_600_000_000;
 /// Digits of a latency that are kept.
 const DIGITS: u8 = 2;
 
-/// How the requests of one stream ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Requests that came.
     pub offered: u64,
-    /// Answered by their deadline.
     pub in_time: u64,
-    /// Answered after it.
     pub late: u64,
-    /// Refused.
     pub refused: u64,
     /// Refused within 5 ms of arrival.
     pub refused_early: u64,
@@ -39,7 +34,6 @@ impl Outcome {
         self.late as f64 / (self.in_time + self.late).max(1) as f64
     }
 
-    /// This and `other` together.
     pub fn plus(self, other: Self) -> Self {
         Self {
             offered: self.offered + other.offered,
@@ -53,12 +47,9 @@ impl Outcome {
     }
 }
 
-/// How one model's requests were served while counting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Served {
-    /// Batches sent.
     pub batches: u64,
-    /// Rows in them.
     pub rows: u64,
     /// From arrival to answer, in microseconds, of all that were answered.
     pub latency: Histogram<u64>,
@@ -72,7 +63,6 @@ impl Default for Served {
     }
 }
 
-/// A whole run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// By stream, without the warm-up.
@@ -83,7 +73,6 @@ pub struct Report {
     pub tenths: Vec<Tenth>,
     /// GPU-seconds that slices were busy, each by its part of its GPU's compute.
     pub busy_gpu_s: f64,
-    /// Events that happened.
     pub events: u64,
     /// The median error of predicted slowdowns at first and after a minute, as parts of what was
     /// seen; none where nothing was predicted.
@@ -93,16 +82,12 @@ pub struct Report {
 /// How the requests of one tenth of a second ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tenth {
-    /// Requests that came.
     pub offered: u64,
-    /// Answered by their deadline.
     pub in_time: u64,
-    /// Answered after it.
     pub late: u64,
 }
 
 impl Tenth {
-    /// This and `other` together.
     pub fn plus(self, other: Self) -> Self {
         Self {
             offered: self.offered + other.offered,
@@ -113,7 +98,6 @@ impl Tenth {
 }
 
 impl Report {
-    /// All streams together.
     pub fn total(&self) -> Outcome {
         self.streams.iter().copied().fold(Outcome::default(), Outcome::plus)
     }

@@ -21,14 +21,10 @@ use crate::{
     world::{self, Checks, MakeRule},
 };
 
-/// What to simulate.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What the operator asked.
     pub settings: Settings,
-    /// Replicas, all alike.
     pub replicas: u32,
-    /// How fast they are.
     pub curve: Curve,
     /// Log-normal deviation of their times.
     pub noise: f64,
@@ -38,11 +34,9 @@ pub struct Scenario {
     pub shapes: u32,
     /// One Poisson stream per tenant.
     pub streams: Vec<Stream>,
-    /// How long requests arrive.
     pub duration: Duration,
     /// How much of the beginning is not counted.
     pub warmup: Duration,
-    /// Names the run.
     pub seed: u64,
 }
 
@@ -137,19 +131,15 @@ impl Scenario {
     }
 }
 
-/// One tenant's arrivals.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     /// Requests per second.
     pub rate: f64,
-    /// The tenant's weight.
     pub weight: f64,
-    /// The class it asks for.
     pub class: Class,
 }
 
 impl Stream {
-    /// An interactive stream of `rate` and weight 1.
     pub fn plain(rate: f64) -> Self {
         Self { rate, weight: 1.0, class: Class::Interactive }
     }

@@ -8,12 +8,9 @@ use crate::{
     world::{self, Checks},
 };
 
-/// The shortest run found.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// The claim, and the events it takes.
     pub broken: Broken,
-    /// The faults it takes.
     pub faults: Vec<Fault>,
     /// The streams it takes, by index.
     pub streams: Vec<usize>,

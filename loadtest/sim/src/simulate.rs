@@ -13,19 +13,14 @@ use crate::{
     world::{self, Checks},
 };
 
-/// Why a study came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    /// It has no fleet.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// A claim was broken, in this shortest run.
     #[error("{0}")]
     Broken(Box<Shrunk>),
-    /// It could not follow its demand.
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// A claim was broken beside training.
     #[error(transparent)]
     Beside(#[from] BesideError),
 }

@@ -2,7 +2,6 @@
 
 use policy::moment::Moment;
 
-/// What is known of a live request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) stream: u32,

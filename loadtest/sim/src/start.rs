@@ -7,21 +7,16 @@
 use mig::{Geometry, MigError, Position};
 use serde::Deserialize;
 
-/// What a live router had.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// Its GPUs.
     pub gpus: Vec<Geometry>,
-    /// Its replicas.
     pub replicas: Vec<Placed>,
     /// Its models, as far as a router knows them.
     pub models: Vec<StartModel>,
 }
 
-/// One replica.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// Its model.
     pub model: String,
     /// Index of its GPU.
     pub gpu: usize,
@@ -31,60 +26,30 @@ pub struct Placed {
     pub process: usize,
 }
 
-/// What is asked of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartModel {
-    /// Its name.
     pub name: String,
-    /// The objective.
     pub slo_ms: f64,
     /// The part of requests to be within it.
     pub target: f64,
-    /// The most rows per batch.
     pub max_batch: u32,
-    /// When batches are sent.
     pub batching: String,
-    /// Requests per second.
     pub rate_rps: f64,
-    /// Requests that wait.
     pub waiting: u64,
 }
 
-/// Why a dump is no start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// It is not the document of a router's state.
     #[error("not a router's state: {0}")]
     NotAState(#[from] serde_json::Error),
-    /// A GPU is not of the MIG table, or not cut as it can be.
     #[error("{gpu}: {source}")]
-    Mig {
-        /// Its label.
-        gpu: String,
-        /// What is wrong.
-        source: MigError,
-    },
-    /// A GPU whose kind the router does not know.
+    Mig { gpu: String, source: MigError },
     #[error("{gpu} is of no known kind")]
-    UnknownKind {
-        /// Its label.
-        gpu: String,
-    },
-    /// The scenario has no measurements of a model.
+    UnknownKind { gpu: String },
     #[error("the scenario has no [[model]] {model:?}, which the router serves")]
-    UnknownModel {
-        /// Its name.
-        model: String,
-    },
-    /// A fault of the scenario is on a GPU the router does not have.
+    UnknownModel { model: String },
     #[error("a fault of the scenario is on GPU {gpu}, the router has {count}")]
-    NoSuchGpu {
-        /// Its index.
-        gpu: usize,
-        /// How many there are.
-        count: usize,
-    },
-    /// Nothing is served.
+    NoSuchGpu { gpu: usize, count: usize },
     #[error("no worker has a GPU with a replica")]
     Empty,
 }

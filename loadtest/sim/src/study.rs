@@ -26,50 +26,37 @@ use crate::{
     start::{Start, StartError},
 };
 
-/// A checked scenario.
 #[derive(Clone, Debug)]
 pub struct Study {
     /// The file's name without its ending.
     pub name: String,
-    /// What it is for, in a sentence.
     pub about: String,
-    /// How closely time is followed.
     pub detail: Detail,
-    /// How long, how exact, how lucky.
     pub terms: Terms,
     /// The step of [`Detail::Rates`].
     pub interval: Duration,
-    /// Who decides where replicas are.
     pub placement: Placement,
     /// Whether a planner may put several models on one slice.
     pub share_slices: bool,
-    /// The GPUs.
     pub gpus: Vec<Gpus>,
-    /// The models.
     pub models: Vec<Subject>,
-    /// Who asks.
     pub streams: Vec<Asking>,
-    /// What goes wrong.
     pub faults: Vec<Fault>,
     /// How many more things go wrong, drawn by the seed.
     pub random_faults: u32,
-    /// Training jobs beside inference.
     pub training: Option<Training>,
     /// A live router's state to start from: its replicas stay where they are.
     pub start: Option<Start>,
 }
 
-/// How closely time is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Request by request.
     Requests,
     /// Interval by interval, each as a short run of requests at its rate would go.
     Rates,
 }
 
 impl Detail {
-    /// The word for it in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -78,29 +65,21 @@ impl Detail {
     }
 }
 
-/// Some GPUs of one kind.
 #[derive(Clone, Debug)]
 pub struct Gpus {
-    /// Which.
     pub kind: &'static Kind,
-    /// How many.
     pub count: u32,
     /// How each is cut, unless a planner decides; the whole GPU as one slice if not given.
     pub geometry: Geometry,
 }
 
-/// A model as the scenario has it.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its name.
     pub name: String,
-    /// The objective.
     pub slo: Duration,
     /// The part of requests to be answered within it.
     pub target: f64,
-    /// The most rows per batch.
     pub max_batch: u32,
-    /// When batches are sent.
     pub batching: Batching,
     /// What one process of it holds; absent, what the measurements prove to be enough.
     pub memory_mib: Option<u64>,
@@ -111,24 +90,16 @@ pub struct Subject {
     /// What it asks of what slices share; absent, what inference usually does, and planners are
     /// not told.
     pub load: Option<Load>,
-    /// What was measured of it.
     pub rows: Vec<Row>,
-    /// Its speed by them.
     pub measured: Measured,
 }
 
-/// One stream of requests as the scenario has it.
 #[derive(Clone, Debug)]
 pub struct Asking {
-    /// Index of the model.
     pub model: usize,
-    /// When requests come.
     pub source: Source,
-    /// The tenant's name.
     pub tenant: String,
-    /// The tenant's weight.
     pub weight: f64,
-    /// The class they ask for.
     pub class: Class,
     /// Shapes of inputs, as likely as each other.
     pub shapes: u32,
@@ -203,7 +174,6 @@ impl Study {
         Ok(())
     }
 
-    /// Multiplies every rate.
     pub fn scale(&mut self, by: f64) {
         for stream in &mut self.streams {
             match &mut stream.source {
@@ -273,42 +243,16 @@ fn batching(name: &str, slo: Duration, max_batch: u32) -> Option<Batching> {
     })
 }
 
-/// Why there is no study.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// The file cannot be read.
     #[error("{path}: {source}")]
-    Unreadable {
-        /// Its path.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file is wrong.
+    Unreadable { path: String, source: std::io::Error },
     #[error(transparent)]
     Wrong(#[from] Problems),
-    /// Nothing of that name can be compared.
     #[error("{key:?} cannot be compared; these can: {known}")]
-    Key {
-        /// As written.
-        key: String,
-        /// Those that can.
-        known: String,
-    },
-    /// The key is one of training, and there is none.
+    Key { key: String, known: String },
     #[error("{key} can be compared only in a scenario with [training]")]
-    NoTraining {
-        /// As written.
-        key: String,
-    },
-    /// The key has no such value.
+    NoTraining { key: String },
     #[error("{key} has no {value:?}; give some of {wanted}")]
-    Value {
-        /// The key.
-        key: String,
-        /// As written.
-        value: String,
-        /// Those it has.
-        wanted: String,
-    },
+    Value { key: String, value: String, wanted: String },
 }

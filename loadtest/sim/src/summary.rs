@@ -20,58 +20,40 @@ const POINTS: usize = 200;
 /// A tenth of a second in seconds: the step of a report's timeline.
 const TENTH_S: f64 = 0.1;
 
-/// One run of one study.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The study's name.
     pub scenario: String,
     /// How closely time was followed: `requests` or `rates`.
     pub detail: &'static str,
-    /// Who decided where replicas are.
     pub placement: &'static str,
-    /// Names the run.
     pub seed: u64,
     /// Counted, without the warm-up.
     pub simulated_s: f64,
-    /// All there are.
     pub gpus: usize,
     /// Those with at least one replica.
     pub gpus_used: usize,
-    /// Processes of models.
     pub replicas: usize,
     /// The part of the used GPUs that was busy.
     pub utilisation: f64,
-    /// All models together.
     pub ends: Ends,
-    /// Whether every model kept its objective.
     pub objectives_met: bool,
-    /// Each model.
     pub models: Vec<ModelSummary>,
-    /// How it went over time.
     pub timeline: Vec<Point>,
     /// The median error of predicted slowdowns at first and after a minute, where models say what
     /// they ask of what slices share.
     pub slowdown_errors: [Option<f64>; 2],
-    /// What it took to follow the demand, if placement did.
     pub following: Option<FollowingSummary>,
-    /// What came of training jobs, if there were any.
     pub training: Option<TrainingSummary>,
     /// Events, or intervals, that were gone through.
     pub events: u64,
 }
 
-/// How requests ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ends {
-    /// Requests that came.
     pub offered: u64,
-    /// Answered by their deadline.
     pub in_time: u64,
-    /// Answered after it.
     pub late: u64,
-    /// Refused.
     pub refused: u64,
-    /// Failed.
     pub failed: u64,
 }
 
@@ -97,50 +79,38 @@ impl From<Outcome> for Ends {
     }
 }
 
-/// One model's part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelSummary {
-    /// Its name.
     pub name: String,
-    /// Its objective.
     pub slo_ms: f64,
     /// The part of requests to be within it.
     pub target: f64,
-    /// How they ended.
     pub ends: Ends,
     /// The part that was.
     pub attainment: f64,
-    /// Answered in time per second.
     pub goodput_rps: f64,
     /// Rows per batch.
     pub mean_batch: f64,
     /// Of all answered; absent where time was followed by rates.
     pub p50_ms: Option<f64>,
-    /// The same.
     pub p99_ms: Option<f64>,
-    /// Processes of it.
     pub replicas: usize,
 }
 
 impl ModelSummary {
-    /// Whether it kept its objective.
     pub fn met(&self) -> bool {
         self.attainment >= self.target
     }
 }
 
-/// A stretch of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Its middle.
     pub at_s: f64,
-    /// Requests per second that came.
     pub offered_rps: f64,
-    /// And were answered in time.
     pub in_time_rps: f64,
 }
 
-/// What a fleet is, whatever becomes of it.
 pub(crate) fn blank(study: &Study, fleet: &SimFleet) -> Summary {
     let used: BTreeSet<usize> = fleet.replicas.iter().map(|replica| replica.gpu).collect();
     let mut replicas = vec![0; fleet.models.len()];
@@ -181,7 +151,6 @@ pub(crate) fn blank(study: &Study, fleet: &SimFleet) -> Summary {
 }
 
 impl Summary {
-    /// Adds the models up.
     pub(crate) fn close(&mut self) {
         for model in &mut self.models {
             model.attainment = model.ends.attainment();
@@ -191,18 +160,15 @@ impl Summary {
         self.objectives_met = self.models.iter().all(ModelSummary::met);
     }
 
-    /// Answered in time per second, of all models.
     pub fn goodput_rps(&self) -> f64 {
         self.models.iter().map(|model| model.goodput_rps).sum()
     }
 
-    /// Models that kept their objective.
     pub fn models_met(&self) -> usize {
         self.models.iter().filter(|model| model.met()).count()
     }
 }
 
-/// What a run of requests came to.
 pub fn of_requests(study: &Study, fleet: &SimFleet, report: &Report) -> Summary {
     let mut summary = blank(study, fleet);
     for (stream, outcome) in fleet.streams.iter().zip(&report.streams) {

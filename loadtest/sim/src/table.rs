@@ -7,7 +7,6 @@ use crate::{
     summary::{Ends, FollowingSummary, ModelSummary, Summary, TrainingSummary},
 };
 
-/// One run.
 pub fn of_run(summary: &Summary) -> String {
     let head = [
         "model",
@@ -66,7 +65,6 @@ pub fn of_run(summary: &Summary) -> String {
     )
 }
 
-/// What came of training, in a few lines.
 fn of_jobs(training: &TrainingSummary) -> String {
     let TrainingSummary { order, tenants_kept, loans, gpus, jobs, .. } = training;
     format!(
@@ -89,7 +87,6 @@ fn of_jobs(training: &TrainingSummary) -> String {
     )
 }
 
-/// What following the demand took, in a line.
 fn of_following(following: &FollowingSummary) -> String {
     let FollowingSummary { gpu_hours, starts, stops, cuts, .. } = following;
     let part = |of: f64| gpu_hours / of.max(1e-9) * 100.0;

@@ -34,15 +34,11 @@ const SEARCH_SEEDS: u64 = 2;
 /// A replica's latency to compete on.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
-    /// What to call it.
     pub name: &'static str,
-    /// Time by batch size.
     pub curve: Curve,
     /// Log-normal deviation of it.
     pub noise: f64,
-    /// The most rows per batch.
     pub max_batch: u32,
-    /// Time from arrival to answer.
     pub objective: Duration,
 }
 
@@ -188,7 +184,6 @@ pub const ENTRANTS: [Entrant; 6] = [
 /// More than any server's fixed size does: it knows the true curve and drops the hopeless.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed {
-    /// The size.
     pub batch: u32,
 }
 

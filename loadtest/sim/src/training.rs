@@ -24,14 +24,11 @@ pub use self::report::{Report, Rise, Sample, TenantReport};
 use self::world::Simulation;
 use crate::jobs;
 
-/// A job of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceJob {
-    /// When it was submitted.
     pub submitted: Moment,
     /// How many GPUs it ran on. At least 1.
     pub gpus: u32,
-    /// How long it ran on them.
     pub takes: Duration,
     /// Whose it was: an index into the names.
     pub tenant: usize,
@@ -56,20 +53,15 @@ pub fn whole_jobs(trace: &[jobs::TraceJob]) -> (Vec<TraceJob>, Vec<String>) {
 /// Nothing takes no time at all.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Everything a run is made from.
 #[derive(Debug)]
 pub struct Setup<'a> {
     /// The jobs, in the order of their submission.
     pub jobs: &'a [TraceJob],
-    /// The names of the tenants that jobs refer to.
     pub tenants: &'a [String],
-    /// The slices, all free.
     pub slices: Vec<Slice>,
     /// How many slices inference needs, from each moment on; before the first, none.
     pub inference: &'a [(Moment, u32)],
-    /// How loans are made.
     pub rules: Rules,
-    /// What is known of jobs and what moving them costs.
     pub habits: Habits,
 }
 
@@ -109,13 +101,10 @@ impl Default for Habits {
     }
 }
 
-/// A claim that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{claim}, {} s after the start", at.micros() / 1_000_000)]
 pub struct Broken {
-    /// When.
     pub at: Moment,
-    /// What.
     pub claim: String,
 }
 
@@ -133,7 +122,6 @@ pub fn whole_gpus(count: u32) -> Vec<Slice> {
     (0..count).map(gpu).collect()
 }
 
-/// Runs until every job has ended.
 pub fn run(setup: Setup<'_>) -> Result<Report, Broken> {
     let mut simulation = Simulation::new(setup);
     while !simulation.is_over() {

@@ -137,7 +137,6 @@ struct RequestWorld<'a> {
     report: Report,
 }
 
-/// Runs `fleet` with the rules its models name.
 pub fn run(fleet: &SimFleet, checks: Checks<'_>) -> Result<Report, Broken> {
     let makers: Vec<_> = fleet
         .models

@@ -33,7 +33,7 @@ fn claims_hold_after_every_round_over_seeds() {
 }
 
 #[test]
-fn jobs_use_what_inference_leaves_and_inference_keeps_its_objective() {
+fn jobs_use_idle_slices_and_inference_meets_its_objective() {
     let summary = simulate(&study(), 1).unwrap_or_else(|error| panic!("{error}"));
     let trained = summary.training.expect("jobs ran");
     assert!(trained.course.iter().any(|held| held.training_gpus > 0.0), "{trained:?}");

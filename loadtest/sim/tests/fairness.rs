@@ -43,7 +43,7 @@ fn weighted(rate: f64, weight: f64) -> Stream {
 }
 
 #[test]
-fn a_tenant_at_fifty_times_its_share_costs_the_others_less_than_a_point() {
+fn flooding_tenant_costs_others_less_than_a_percentage_point() {
     for (model, (_, _, capacity)) in MODELS.iter().enumerate() {
         let share = capacity / 5.0;
         for part in [0.1, 0.5, 0.8] {
@@ -121,7 +121,7 @@ fn two_floods_are_served_by_their_weights() {
 }
 
 #[test]
-fn what_a_modest_tenant_leaves_goes_to_the_flood_whatever_its_weight() {
+fn capacity_left_by_a_modest_tenant_goes_to_the_flooding_one() {
     let (_, _, capacity) = MODELS[1];
     let found = outcomes(1, &[weighted(0.1 * capacity, 10.0), weighted(3.0 * capacity, 1.0)]);
     assert!(found[0].attainment() > 0.999, "{found:?}");
@@ -130,7 +130,7 @@ fn what_a_modest_tenant_leaves_goes_to_the_flood_whatever_its_weight() {
 }
 
 #[test]
-fn the_batch_class_is_shed_first_and_does_not_lower_interactive_attainment() {
+fn batch_class_is_refused_first_and_spares_interactive_requests() {
     for (model, (_, _, capacity)) in MODELS.iter().enumerate() {
         for load in [0.3, 0.6, 0.9, 2.0] {
             let interactive = Stream::plain(load * capacity);

@@ -59,7 +59,7 @@ fn a_seed_names_exactly_one_run() {
 }
 
 #[test]
-fn a_broken_claim_is_found_and_shrinks_to_the_one_fault_behind_it() {
+fn broken_claim_shrinks_to_the_one_fault_behind_it() {
     let mut study = study("chaos");
     study.random_faults = 0;
     let fault =
@@ -107,7 +107,7 @@ fn saturated(processes: u32) -> Summary {
 }
 
 #[test]
-fn processes_that_share_a_slice_give_the_throughput_that_was_measured() {
+fn processes_sharing_a_slice_reach_the_measured_throughput() {
     for processes in [1, 2, 3] {
         let rows = &study("overload").models[0].rows;
         let row = rows

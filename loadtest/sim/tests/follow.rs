@@ -8,7 +8,7 @@ use sim::{simulate::simulate, study::Study};
 const DOUBLED_S: f64 = 610.0;
 
 #[test]
-fn a_load_that_doubles_in_ten_seconds_is_served_in_time_again_five_seconds_later() {
+fn load_that_doubles_in_10_s_is_in_time_again_5_s_later() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/sim/doubling.toml");
     let mut study = Study::load(&file).unwrap_or_else(|error| panic!("{error}"));
     study.terms.duration = Duration::from_secs(660);

@@ -13,7 +13,7 @@ fn placed_by(planner: &str) -> Summary {
 }
 
 #[test]
-fn knowing_of_interference_loses_a_third_at_most_on_the_same_gpus_and_predicts_within_5_percent() {
+fn modeling_interference_cuts_misses_to_a_third() {
     let [aware, blind] = ["plan", "plan-blind"].map(placed_by);
     assert_eq!(aware.gpus_used, blind.gpus_used);
     let lost = |run: &Summary| run.ends.offered - run.ends.in_time;

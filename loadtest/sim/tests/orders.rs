@@ -31,7 +31,7 @@ fn outcome(jobs: &[TraceJob], tenants: &[String], name: &str, fair_tenants: bool
 }
 
 #[test]
-fn attained_service_halves_completion_at_least_and_long_term_fairness_is_fairer() {
+fn attained_service_halves_completion_and_long_term_is_fairer() {
     let (jobs, tenants) = trace();
     let run = |name, fair| outcome(&jobs, &tenants, name, fair);
     let (fifo, las, ltgf, ours) =

@@ -71,14 +71,14 @@ fn the_slow_model_at_half_load_keeps_99_percent_within_50_ms() {
 }
 
 #[test]
-fn the_slow_model_at_twice_its_capacity_keeps_44_percent_within_50_ms() {
+fn slow_model_at_double_load_keeps_44_percent_within_50_ms() {
     let outcome = SLOW.outcome(50, 1_524.0);
     assert!(outcome.attainment() >= 0.44, "{outcome:?}");
     is_honest(outcome);
 }
 
 #[test]
-fn the_fast_model_keeps_99_percent_at_nine_tenths_of_its_capacity() {
+fn fast_model_at_90_percent_load_meets_its_objective() {
     for objective_ms in [25, 50] {
         let outcome = FAST.outcome(objective_ms, 0.9 * FAST_CAPACITY);
         assert!(outcome.attainment() >= 0.99, "{objective_ms} ms: {outcome:?}");
@@ -87,7 +87,7 @@ fn the_fast_model_keeps_99_percent_at_nine_tenths_of_its_capacity() {
 }
 
 #[test]
-fn the_fast_model_serves_nine_tenths_of_its_capacity_in_time_at_twice_that() {
+fn fast_model_at_double_load_serves_90_percent_of_capacity() {
     for objective_ms in [25, 50] {
         let outcome = FAST.outcome(objective_ms, 2.0 * FAST_CAPACITY);
         assert!(2.0 * outcome.attainment() >= 0.9, "{objective_ms} ms: {outcome:?}");
@@ -125,7 +125,7 @@ fn tight_objectives_come_near_what_is_possible_under_overload() {
 }
 
 #[test]
-fn ask_1_a_model_slower_than_its_objective_is_refused_at_once_and_never_served_late() {
+fn model_slower_than_its_objective_refuses_at_once() {
     let outcome = SLOW.outcome(10, 381.0);
     assert_eq!(outcome.in_time + outcome.late, 0, "{outcome:?}");
     assert_eq!(outcome.refused_early, outcome.offered, "{outcome:?}");
@@ -149,7 +149,7 @@ fn after_slowdown(model: Model, objective_ms: u64, rate: f64) -> Tenth {
 }
 
 #[test]
-fn a_model_twice_as_slow_is_back_within_the_objective_in_two_seconds() {
+fn model_that_slows_down_meets_its_objective_within_2_s() {
     for (objective_ms, rate) in [(50, 3_000.0), (25, 3_000.0), (10, 400.0)] {
         let after = after_slowdown(FAST, objective_ms, rate);
         assert!(
@@ -160,7 +160,7 @@ fn a_model_twice_as_slow_is_back_within_the_objective_in_two_seconds() {
 }
 
 #[test]
-fn a_model_twice_as_slow_and_now_too_slow_serves_what_is_possible_in_two_seconds() {
+fn model_that_becomes_too_slow_serves_the_possible_within_2_s() {
     let cases = [
         (SLOW, 50, 381.0),
         (SLOW, 50, 762.0),

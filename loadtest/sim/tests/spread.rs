@@ -41,7 +41,7 @@ fn several_replicas_serve_no_less_each_than_one_alone() {
 }
 
 #[test]
-fn requests_of_several_shapes_come_within_a_tenth_of_any_other_rule_under_overload() {
+fn mixed_shapes_under_overload_stay_within_10_percent_of_best() {
     let rivals: [fn() -> Box<dyn Rule>; 4] =
         [|| Box::new(Aimd), || Box::new(Deadline), || Box::new(EarlyDrop), || Box::new(Deferred)];
     for shapes in [2, 4, 8] {

@@ -59,7 +59,7 @@ fn no_rule_or_fixed_size_beats_ours_on_a_noisy_curve() {
 }
 
 #[test]
-fn no_rule_or_fixed_size_beats_ours_where_two_batches_do_not_fit_the_objective() {
+fn no_rule_beats_ours_when_two_batches_exceed_the_objective() {
     ours_holds_its_own_on("linear, 25 ms", SEEDS);
     ours_holds_its_own_on("fast, 10 ms", FEWER);
 }

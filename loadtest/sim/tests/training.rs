@@ -25,7 +25,6 @@ fn tenants() -> Vec<String> {
     ["one", "two", "three"].map(str::to_owned).into()
 }
 
-/// Slices of mixed sizes on four machines.
 fn mixed(random: &mut Random) -> Vec<Slice> {
     let mut slices = whole_gpus(12);
     for (index, slice) in slices.iter_mut().enumerate() {

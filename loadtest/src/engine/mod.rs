@@ -33,7 +33,6 @@ const TIMER: u64 = u64::MAX;
 const SPARE_FILES: u64 = 64;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The kernel refused something a run cannot do without.
 #[derive(Debug, thiserror::Error)]
 #[error("the kernel refused to {what}")]
 pub struct EngineError {
@@ -67,7 +66,6 @@ pub struct Control<'a> {
     pub tell: &'a mut dyn FnMut(Live),
 }
 
-/// What a run measured.
 #[derive(Debug)]
 pub struct Measured {
     /// One for each stream of the plan.
@@ -76,7 +74,6 @@ pub struct Measured {
     pub began: Duration,
     /// The stretch measured: the plan's, unless stopped early.
     pub length: Duration,
-    /// What the client itself did.
     pub client: Client,
 }
 
@@ -85,11 +82,8 @@ pub struct Measured {
 pub struct Client {
     /// How long after it was due each request was sent, in microseconds.
     pub send_lag_us: Histogram<u64>,
-    /// Processor time used by the sending thread.
     pub processor: Duration,
-    /// Time the run took.
     pub elapsed: Duration,
-    /// Connections ever opened.
     pub connections_opened: u64,
     /// Most connections open at one time.
     pub connections_most: usize,
@@ -99,7 +93,6 @@ pub struct Client {
     pub resent: u64,
 }
 
-/// Runs `plan` to its end.
 pub fn run(plan: &Plan, control: &mut Control<'_>) -> Result<Measured, EngineError> {
     assert!(!plan.streams.is_empty(), "a plan has a stream");
     assert!(plan.streams.iter().all(|stream| !stream.requests.is_empty()), "a stream has requests");

@@ -70,7 +70,6 @@ impl Pool {
         self.slots[slot].take()
     }
 
-    /// Connections ever opened.
     pub(super) fn opened(&self) -> u64 {
         self.opened
     }
@@ -80,7 +79,6 @@ impl Pool {
         self.high
     }
 
-    /// Whether any connection is open.
     pub(super) fn is_open(&self) -> bool {
         self.free.len() < self.most
     }

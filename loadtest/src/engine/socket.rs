@@ -17,12 +17,9 @@ use wire::{Answer, Reader, Secure};
 
 use crate::clock;
 
-/// A request on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
-    /// Which stream it belongs to.
     pub(super) stream: usize,
-    /// Which of the stream's encoded requests it is.
     pub(super) variant: usize,
     /// When it was due, by the machine's clock.
     pub(super) due: Duration,
@@ -34,13 +31,11 @@ pub(super) struct Flight {
 pub(super) enum Progress {
     /// Nothing more until the kernel says so.
     Waiting,
-    /// The answer is whole.
     Answered(Answer),
     /// The connection is of no more use.
     Broken,
 }
 
-/// One connection.
 pub(super) struct Socket {
     fd: OwnedFd,
     tls: Option<Box<ClientConnection>>,
@@ -135,12 +130,10 @@ impl Socket {
         Ok(began)
     }
 
-    /// Whether part of the request is still to be sent.
     pub(super) fn is_sending(&self) -> bool {
         self.watching_writes
     }
 
-    /// Reads what arrived.
     pub(super) fn receive(&mut self, epoll: &OwnedFd, buffer: &mut [u8]) -> Progress {
         if self.tls.is_some() {
             return self.receive_tls(epoll, buffer);

@@ -19,12 +19,10 @@ use crate::{
 /// A client later than this, one time in a hundred, has measured itself.
 const LAG_LIMIT: Duration = Duration::from_millis(1);
 
-/// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The scenario's name, or `command line`.
     pub scenario: String,
-    /// Where requests were sent.
     pub url: String,
     /// `open` or `closed`.
     #[serde(rename = "loop")]
@@ -32,72 +30,50 @@ pub struct Report {
     /// Requests outstanding at once, in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clients: Option<usize>,
-    /// Fixes every arrival.
     pub seed: u64,
-    /// The measured stretch.
     pub duration_s: f64,
     /// Left out of every number below.
     pub warmup_s: f64,
-    /// Whether every stream met its objective.
     pub objective_met: bool,
-    /// All streams together.
     pub total: Total,
-    /// Each stream.
     pub streams: Vec<StreamReport>,
-    /// What the client itself did.
     pub client: ClientReport,
     /// The router's own view of the same stretch, if it could be reached.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub router: Option<RouterReport>,
 }
 
-/// All streams together.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Total {
-    /// Requests due.
     pub offered: u64,
-    /// Requests due per second.
     pub offered_rps: f64,
     /// Answers per second within the stretch, late ones included.
     pub throughput_rps: f64,
-    /// Requests answered in time, per second.
     pub goodput_rps: f64,
     /// Of requests due, those answered in time.
     pub share_in_time: f64,
 }
 
-/// One stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamReport {
-    /// The stream's name.
     pub name: String,
-    /// The model asked.
     pub model: String,
-    /// When requests were due.
     pub arrivals: String,
-    /// Time allowed.
     pub slo_ms: f64,
     /// The share that must be within it.
     pub target: f64,
-    /// The deadline each request carried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<f64>,
-    /// Whether the share was reached.
     pub objective_met: bool,
-    /// Requests due per second.
     pub offered_rps: f64,
     /// Answers per second within the stretch, late ones included.
     pub throughput_rps: f64,
-    /// Requests answered in time, per second.
     pub goodput_rps: f64,
-    /// How requests ended.
     #[serde(flatten)]
     pub ends: Ends,
-    /// Replies by kind.
     pub replies: BTreeMap<String, u64>,
     /// Latency of answered requests, from when they were due.
     pub latency: Spread,
-    /// Time to refusals.
     pub refusals: Refusals,
     /// Time to a 504.
     pub too_late_after: Spread,
@@ -107,16 +83,13 @@ pub struct StreamReport {
     pub timeline: Vec<Point>,
 }
 
-/// What the client itself did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientReport {
-    /// How late requests were sent.
     pub send_lag: Spread,
     /// Of requests sent, those within a millisecond of when they were due; 1 if none was sent.
     pub share_within_1ms: f64,
     /// Of one core.
     pub cpu_share: f64,
-    /// Connections ever opened.
     pub connections_opened: u64,
     /// Most open at one time.
     pub connections_most: usize,
@@ -126,21 +99,16 @@ pub struct ClientReport {
     pub resent: u64,
     /// Whether the client, not the server, may have set the numbers.
     pub limited: bool,
-    /// Why, in words.
     pub limits: Vec<String>,
 }
 
-/// Names a run for its report.
 #[derive(Clone, Debug)]
 pub struct Title {
-    /// The scenario's name.
     pub scenario: String,
-    /// Where requests were sent.
     pub url: String,
 }
 
 impl Report {
-    /// The account of `measured`, which came of `plan`.
     pub fn new(title: Title, plan: &Plan, measured: &Measured) -> Self {
         let seconds = measured.length.as_secs_f64().max(f64::MIN_POSITIVE);
         let pairs = plan.streams.iter().zip(&measured.tallies);
@@ -168,7 +136,6 @@ impl Report {
 }
 
 impl Report {
-    /// Reads a report that was written as JSON.
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let text = std::fs::read_to_string(path).map_err(|source| LoadError::File {
             path: path.to_owned(),
@@ -179,12 +146,10 @@ impl Report {
         serde_json::from_str(&text).map_err(|source| LoadError::Json { path, source })
     }
 
-    /// The measured stretch.
     pub fn length(&self) -> Duration {
         Duration::try_from_secs_f64(self.duration_s).unwrap_or_default()
     }
 
-    /// The report as scripts read it.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report's keys are strings") + "\n"
     }

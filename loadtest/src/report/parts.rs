@@ -11,17 +11,14 @@ const CURVE_POINTS: i32 = 16;
 /// How requests ended; the five are all of them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Ends {
-    /// Requests due.
     pub offered: u64,
     /// Answered within the objective.
     pub in_time: u64,
-    /// Answered after it.
     pub late: u64,
     /// Turned away (503, 429).
     pub refused: u64,
     /// Given up by the server at their deadline (504).
     pub too_late: u64,
-    /// Everything else.
     pub failed: u64,
     /// `in_time / offered`.
     pub share_in_time: f64,
@@ -44,17 +41,11 @@ impl From<&Counts> for Ends {
 /// A distribution in milliseconds; all zero if nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The mean.
     pub mean_ms: f64,
-    /// Half are below.
     pub p50_ms: f64,
-    /// Nine in ten are below.
     pub p90_ms: f64,
-    /// 99 in a hundred are below.
     pub p99_ms: f64,
-    /// 999 in a thousand are below.
     pub p999_ms: f64,
-    /// The largest.
     pub max_ms: f64,
 }
 
@@ -83,7 +74,6 @@ pub struct Refusals {
     pub share_within_5ms: f64,
     /// When the deadline had passed already: of no use to the caller.
     pub after_deadline: u64,
-    /// Time to a refusal.
     #[serde(flatten)]
     pub after: Spread,
 }
@@ -93,16 +83,13 @@ pub struct Refusals {
 pub struct Point {
     /// When it starts, from the start of the measured stretch.
     pub at_s: f64,
-    /// How long it is.
     pub covers_s: f64,
-    /// Requests due in it, by how they ended.
     #[serde(flatten)]
     pub ends: Ends,
     /// Median latency of those answered.
     pub p50_ms: f64,
     /// 99th percentile of those answered.
     pub p99_ms: f64,
-    /// The largest of those answered.
     pub max_ms: f64,
 }
 

@@ -16,7 +16,6 @@ pub(crate) type Behave = dyn Fn(usize) -> Act + Send + Sync;
 /// What to do with one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    /// Answer with a status.
     Status(u16),
     /// Answer 200 and close, saying so.
     Close,
@@ -62,7 +61,6 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Inference requests that arrived.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }

@@ -28,7 +28,6 @@ use crate::{
 /// The demo's configuration; its model paths are relative to the directory given to [`demo`].
 pub const DEMO: &str = include_str!("../../../configs/demo.toml");
 
-/// The largest configuration file read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 /// The most tables of one kind. Names become metric labels, which must stay few.
 const MAX_TABLES: usize = 1000;
@@ -36,9 +35,7 @@ const MAX_TABLES: usize = 1000;
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The front door's own settings.
     pub router: RouterSettings,
-    /// The models served, in file order.
     pub models: Vec<Model>,
     /// Who may infer; with none, inference is open.
     pub tenants: Vec<Tenant>,
@@ -46,7 +43,6 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// Terms for training jobs; absent, there are none.
     pub loans: Option<Loans>,
-    /// How models are placed.
     pub planner: Planner,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
@@ -56,7 +52,6 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// How this machine's worker joins a router; in a worker's file only.
     pub join: Option<Join>,
-    /// The GPUs of this machine, in file order.
     pub workers: Vec<Worker>,
     /// Every value in force and where it came from.
     pub effective: Effective,
@@ -79,7 +74,6 @@ pub fn parse_source(source: &Source<'_>) -> Result<(Config, Warnings), Problems>
     notes.into_result(config)
 }
 
-/// Reads the file at `path`; paths in it are relative to its directory.
 pub fn load(path: &Path) -> Result<(Config, Warnings), Problems> {
     let text = read(path)?;
     parse(path, &text, path.parent().unwrap_or(path))
@@ -90,7 +84,6 @@ pub fn demo(base_dir: &Path) -> Result<(Config, Warnings), Problems> {
     parse(Path::new("built-in demo"), DEMO, base_dir)
 }
 
-/// Reads a file's text, or says why it cannot be.
 pub(crate) fn read(path: &Path) -> Result<String, Problems> {
     files::read(path, MAX_FILE_BYTES).map_err(|unreadable| match unreadable {
         Unreadable::Unopened(why) => Problems::of_file(path, why),

@@ -6,16 +6,13 @@ use serde::Serialize;
 
 use crate::{check::Config, effective::Setting, key::Effect, tables::tls::Tls};
 
-/// One difference. Serializes without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The whole name, such as `model.digits.slo_ms`; for a table that came or went, the table's.
     pub path: String,
     /// The value before, as the file would have it; absent if there was none.
     pub old: Option<String>,
-    /// The value after.
     pub new: Option<String>,
-    /// What it takes.
     pub effect: Effect,
 }
 

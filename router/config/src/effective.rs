@@ -11,12 +11,9 @@ use crate::{
     secrets::KeyHash,
 };
 
-/// Every value in force, in the order of the documentation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Effective {
-    /// The file's name.
     pub file: String,
-    /// The values.
     pub settings: Vec<Setting>,
 }
 
@@ -27,13 +24,10 @@ pub struct Setting {
     pub table: &'static str,
     /// Which of several such tables: its `name`, or its index from 0.
     pub item: Option<String>,
-    /// The key within the table.
     pub key: &'static str,
     /// The value, or null where there is none; a secret only as a sign that there is one.
     pub value: Value,
-    /// Where it came from.
     pub origin: Origin,
-    /// What it takes to change the value.
     #[serde(skip)]
     pub(crate) effect: Effect,
     /// What it takes to add or remove the table.
@@ -67,14 +61,10 @@ impl Setting {
     }
 }
 
-/// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The file, at this line.
     File {
-        /// The file's name.
         file: String,
-        /// From 1.
         line: usize,
     },
     /// The environment variable of this name.

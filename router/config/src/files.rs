@@ -21,7 +21,6 @@ pub(crate) fn read(path: &Path, max_bytes: u64) -> Result<String, Unreadable> {
     })
 }
 
-/// Why a file cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
     /// Its content is out of reach.

@@ -16,7 +16,6 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Objective {
-    /// The model.
     pub model: String,
     /// Time from arrival to answer.
     pub slo_ms: Option<f64>,
@@ -30,18 +29,11 @@ pub struct Objective {
 /// Why an objective is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectiveError {
-    /// No such model.
     #[error("no model named {model:?}")]
-    UnknownModel {
-        /// As it was given.
-        model: String,
-    },
+    UnknownModel { model: String },
     /// It breaks a rule of the configuration.
     #[error("{}; the old objective stays", .problems.join("; "))]
-    Invalid {
-        /// Each of them.
-        problems: Vec<String>,
-    },
+    Invalid { problems: Vec<String> },
 }
 
 impl Objective {

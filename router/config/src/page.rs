@@ -37,7 +37,6 @@ program's own declarations.
 
 type Parts = fn(&mut Section<'_>, &mut Notes<'_>) -> Vec<Found>;
 
-/// docs/reference/configuration.md.
 pub fn page() -> String {
     let tables: [(&TableSpec, Parts); 11] = [
         (&ROUTER, |s, n| vec![RouterSettings::read(s, n).1]),

@@ -13,7 +13,6 @@ use crate::{secrets::KeyHash, source::Source};
 /// One thing wrong, or one thing to know, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file, or the environment variable.
     pub file: String,
     /// From 1; absent when no line is to blame.
     pub line: Option<usize>,
@@ -41,12 +40,10 @@ impl fmt::Display for Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// Each, in file order.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.0.iter()
     }
 
-    /// The file as a whole is at fault.
     pub(crate) fn of_file(path: &Path, message: impl Into<String>) -> Self {
         let file = path.display().to_string();
         Self(vec![Problem { file, line: None, column: None, message: message.into(), order: 0 }])
@@ -81,12 +78,10 @@ impl std::error::Error for Problems {}
 pub struct Warnings(Vec<Problem>);
 
 impl Warnings {
-    /// Each, in file order.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.0.iter()
     }
 
-    /// Whether there is nothing to know.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -95,9 +90,7 @@ impl Warnings {
 /// Where a value stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// At this byte of the file.
     Offset(usize),
-    /// In this environment variable.
     Environment(&'static str),
 }
 
@@ -189,7 +182,6 @@ impl<'a> Notes<'a> {
         }
     }
 
-    /// A value that was read is wrong.
     pub(crate) fn problem(&mut self, place: Place, message: impl Into<String>) {
         let problem = self.at(place, message.into());
         if !problem.line.is_some_and(|line| self.broken_lines.contains(&line)) {

@@ -31,9 +31,7 @@ impl fmt::Debug for Profile {
 /// Why there is no profile.
 #[derive(Debug)]
 pub(crate) enum Bad {
-    /// The file cannot be read.
     Unread(String),
-    /// Its lines are wrong.
     Wrong(Vec<Problem>),
 }
 
@@ -66,7 +64,6 @@ impl Profile {
         Ok(Self { rows })
     }
 
-    /// Every measurement, in file order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }

@@ -12,18 +12,13 @@ use crate::{
 /// The outcome of reading a configuration.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
-    /// Whether it would be taken.
     pub ok: bool,
-    /// What is wrong; absent if nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<&'a Problems>,
-    /// What to know; absent if there are problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warnings: Option<&'a Warnings>,
-    /// What would run; absent if there are problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// Every value in force, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<&'a [Setting]>,
 }
@@ -35,7 +30,6 @@ impl<'a> Report<'a> {
         Self { ok: true, problems: None, warnings: Some(warnings), summary, settings: None }
     }
 
-    /// Of one that is not.
     pub fn of_problems(problems: &'a Problems) -> Self {
         let problems = Some(problems);
         Self { ok: false, problems, warnings: None, summary: None, settings: None }

@@ -16,7 +16,6 @@ pub(crate) const HIDDEN: &str = "<hidden>";
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// The hash of `key` as a caller sent it.
     pub fn of(key: &[u8]) -> Self {
         Self(Sha256::digest(key).into())
     }

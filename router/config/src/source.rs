@@ -5,14 +5,11 @@ use std::path::Path;
 /// Settings that the environment overrides, since hosts differ in them.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// `SLUICE_LISTEN`.
     pub listen: Option<String>,
-    /// `SLUICE_ADMIN_LISTEN`.
     pub admin_listen: Option<String>,
 }
 
 impl Environment {
-    /// This process's own.
     pub fn of_process() -> Self {
         let lossy = |name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
         Self { listen: lossy("SLUICE_LISTEN"), admin_listen: lossy("SLUICE_ADMIN_LISTEN") }
@@ -30,13 +27,10 @@ impl Environment {
 /// A configuration's text and what is needed to read it.
 #[derive(Clone, Debug)]
 pub struct Source<'a> {
-    /// The file's name in messages.
     pub path: &'a Path,
-    /// The file's content.
     pub text: &'a str,
     /// What relative paths in the file are relative to.
     pub base_dir: &'a Path,
-    /// Variables that override keys of the file.
     pub environment: Environment,
 }
 

@@ -6,50 +6,34 @@ use serde::Serialize;
 
 use crate::{check::Config, problems::Problems, tables::worker::Join};
 
-/// What a configuration would run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The file's name.
     pub file: String,
-    /// Where inference is served; absent in a worker's file.
     pub listen: Option<SocketAddr>,
-    /// Where admin is served.
     pub admin_listen: Option<SocketAddr>,
     /// The routers to join; of a worker's file only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<String>,
-    /// The models.
     pub models: Vec<ModelSummary>,
     /// How many tenants; with none, inference is open.
     pub tenants: usize,
-    /// How many keys.
     pub keys: usize,
-    /// The GPUs.
     pub gpus: Vec<GpuSummary>,
 }
 
 /// One model, in short.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelSummary {
-    /// Its name.
     pub name: String,
-    /// Its engine's word.
     pub engine: &'static str,
-    /// The objective.
     pub slo_ms: f64,
-    /// The part of requests within it.
     pub slo_target: f64,
-    /// The largest batch.
     pub max_batch: u32,
-    /// Least replicas.
     pub replicas_min: u32,
-    /// Most replicas.
     pub replicas_max: u32,
-    /// Memory of each.
     pub memory_mib: u64,
 }
 
-/// One GPU, in short.
 #[derive(Clone, Debug, Serialize)]
 pub struct GpuSummary {
     /// Such as `simulated:A100-80GB`.
@@ -59,7 +43,6 @@ pub struct GpuSummary {
 }
 
 impl Config {
-    /// What this configuration would run.
     pub fn summary(&self) -> Summary {
         let models = self.models.iter().map(|model| ModelSummary {
             name: model.name.clone(),

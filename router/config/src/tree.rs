@@ -56,7 +56,6 @@ impl<'t> Section<'t> {
         self.table.is_some()
     }
 
-    /// Where the table begins.
     pub(crate) fn place(&self) -> Place {
         self.place
     }

@@ -28,29 +28,19 @@ const PAGE: u64 = 500;
 /// The most keys of one listing; routers write some ten thousand at most.
 const MOST_LISTED: usize = 100_000;
 
-/// Why etcd did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
     /// No member answered; or what it answered is of no use.
     #[error("no member of etcd answers; {member} last: {why}")]
-    Unreachable {
-        /// The member asked last.
-        member: String,
-        /// Why it is of no use.
-        why: String,
-    },
+    Unreachable { member: String, why: String },
     /// It understood and will not.
     #[error("etcd refuses: {words}")]
-    Refused {
-        /// Its words.
-        words: String,
-    },
+    Refused { words: String },
 }
 
 /// Requests since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Answered as hoped.
     pub answered: u64,
     /// Not answered, or refused.
     pub failed: u64,

@@ -9,7 +9,6 @@ use crate::base64;
 /// A time for which keys are kept, unless it is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Its number.
     pub id: u64,
     /// For how long it was granted; etcd may grant more than was asked for.
     pub ttl: Duration,
@@ -18,9 +17,7 @@ pub struct Lease {
 /// A key and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The key.
     pub key: String,
-    /// Its value.
     pub value: String,
     /// The revision at which it came to be.
     pub created: u64,
@@ -33,9 +30,7 @@ pub struct Pair {
 /// All keys under a prefix at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// The revision.
     pub revision: u64,
-    /// The keys, in order.
     pub pairs: Vec<Pair>,
 }
 
@@ -44,7 +39,6 @@ pub struct Listed {
 pub struct Outcome {
     /// Whether its condition held, and its changes were made.
     pub held: bool,
-    /// The revision after it.
     pub revision: u64,
     /// The key of the condition, if that did not hold and there is such a key.
     pub found: Option<Pair>,
@@ -64,7 +58,6 @@ impl Txn {
         Self { guard: key.to_owned(), created, changes: Vec::new() }
     }
 
-    /// Sets `key` too.
     pub fn put(mut self, key: &str, value: &str) -> Self {
         let (key, value) = (text(key), text(value));
         self.changes.push(json!({"request_put": {"key": key, "value": value}}));
@@ -78,7 +71,6 @@ impl Txn {
         self
     }
 
-    /// Removes `key` too.
     pub fn delete(mut self, key: &str) -> Self {
         self.changes.push(json!({"request_delete_range": {"key": text(key)}}));
         self

@@ -11,7 +11,6 @@ use crate::{
     message::{Lease, Outcome, Pair},
 };
 
-/// The longest answer.
 pub(crate) const MAX_ANSWER: usize = 64 << 20;
 /// Most characters of etcd's own words that are repeated.
 const MAX_QUOTE: usize = 300;
@@ -21,7 +20,6 @@ const LONGEST_LEASE_S: u64 = 86_400;
 /// Some of the keys under a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The revision they are of.
     pub revision: u64,
     /// The keys, in order; those that no router can have written are left out.
     pub pairs: Vec<Pair>,
@@ -29,19 +27,12 @@ pub struct Page {
     pub rest: Option<Vec<u8>>,
 }
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A key was set.
     Put(Pair),
-    /// A key is gone.
-    Deleted {
-        /// Which.
-        key: String,
-    },
+    Deleted { key: String },
 }
 
-/// Why no more changes come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Those that were asked for are no longer kept.
@@ -49,9 +40,7 @@ pub enum Stop {
         /// The first revision that is.
         kept: u64,
     },
-    /// For another reason.
     Ended {
-        /// In words.
         why: String,
     },
 }
@@ -77,7 +66,6 @@ impl Changes {
         self.next
     }
 
-    /// Takes in what came.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
@@ -246,7 +234,6 @@ impl Granted {
     }
 }
 
-/// A message of a stream.
 #[derive(Debug, Deserialize)]
 struct Streamed<T> {
     result: Option<T>,

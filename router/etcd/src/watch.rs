@@ -7,7 +7,6 @@ use wire::Reader;
 
 use crate::read::{Changes, Event, MAX_ANSWER, Stop, words};
 
-/// Why a watch ended.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// What it asks for is no longer kept: list anew.
@@ -18,15 +17,9 @@ pub enum WatchError {
     },
     /// It can be opened again where it left off.
     #[error("the watch at {member} ended: {why}")]
-    Ended {
-        /// The member that was watched.
-        member: String,
-        /// What happened.
-        why: String,
-    },
+    Ended { member: String, why: String },
 }
 
-/// A stream of changes.
 #[derive(Debug)]
 pub struct Watch {
     stream: TcpStream,

@@ -16,7 +16,6 @@ use tokio::time::sleep;
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
-/// One member, ended with its test.
 struct Server {
     process: Child,
     address: String,

@@ -7,31 +7,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// The type of a tensor's elements: those of the protocol, and BF16, which servers add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Datatype {
-    /// One byte, 0 or 1.
     Bool,
-    /// One byte.
     Uint8,
-    /// Two bytes.
     Uint16,
-    /// Four bytes.
     Uint32,
-    /// Eight bytes.
     Uint64,
-    /// One byte, two's complement.
     Int8,
-    /// Two bytes, two's complement.
     Int16,
-    /// Four bytes, two's complement.
     Int32,
-    /// Eight bytes, two's complement.
     Int64,
     /// IEEE half precision. Has no JSON form.
     Fp16,
     /// The upper half of an FP32. Has no JSON form.
     Bf16,
-    /// IEEE single precision.
     Fp32,
-    /// IEEE double precision.
     Fp64,
     /// Strings of bytes, each behind its length as four bytes.
     Bytes,
@@ -119,7 +108,6 @@ impl fmt::Display for Datatype {
     }
 }
 
-/// A name that is no datatype of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a datatype")]
 pub struct UnknownDatatype(pub String);

@@ -12,9 +12,7 @@ use crate::{
 /// The answer to `GET /v2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerMetadata {
-    /// The server's name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// The extensions it offers; a list even when empty, for `perf_analyzer` aborts without one.
     #[serde(default)]
@@ -24,12 +22,9 @@ pub struct ServerMetadata {
 /// The answer to `GET /v2/models/{model}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelMetadata {
-    /// The model's name.
     pub name: String,
-    /// The versions that can be asked for.
     #[serde(default)]
     pub versions: Vec<String>,
-    /// What runs it.
     #[serde(default)]
     pub platform: String,
     /// What it takes, the batch dimension included.
@@ -61,9 +56,7 @@ impl ModelMetadata {
 /// The answer to `GET /v2/models/{model}/config`: as much of Triton's as clients read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelConfig {
-    /// The model's name.
     pub name: String,
-    /// What runs it.
     pub platform: String,
     /// The engine, by Triton's other name for it.
     pub backend: String,
@@ -76,9 +69,7 @@ pub struct ModelConfig {
     /// Present if the server forms batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_batching: Option<DynamicBatching>,
-    /// Whether one request may have several responses.
     pub model_transaction_policy: TransactionPolicy,
-    /// Whether equal requests may be answered from memory.
     pub response_cache: ResponseCache,
     /// What Triton's other keys cannot say.
     #[serde(default)]
@@ -88,7 +79,6 @@ pub struct ModelConfig {
 /// An input in a [`ModelConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigInput {
-    /// Its name.
     pub name: String,
     /// Its type by Triton's name, such as `TYPE_FP32`.
     pub data_type: String,
@@ -105,13 +95,9 @@ pub struct ConfigInput {
 /// An output in a [`ModelConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigOutput {
-    /// Its name.
     pub name: String,
-    /// Its type by Triton's name, such as `TYPE_FP32`.
     pub data_type: String,
-    /// Its dimensions, -1 where any size will do.
     pub dims: Vec<i64>,
-    /// Whether its values are a shape; never so here.
     #[serde(default)]
     pub is_shape_tensor: bool,
 }
@@ -137,14 +123,12 @@ pub struct TransactionPolicy {
 /// Whether equal requests may be answered from memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseCache {
-    /// True if they may.
     pub enable: bool,
 }
 
 /// A parameter in a [`ModelConfig`]: always text, whatever it means.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigParameter {
-    /// Its value.
     pub string_value: String,
 }
 
@@ -204,9 +188,7 @@ pub struct Statistics {
 /// What one version of one model has done since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelStats {
-    /// The model's name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// When it last finished a request, in milliseconds since 1970; 0 if it never did.
     pub last_inference: u64,
@@ -214,12 +196,10 @@ pub struct ModelStats {
     pub inference_count: u64,
     /// Batches computed.
     pub execution_count: u64,
-    /// Where the time of requests went.
     pub inference_stats: InferenceStats,
     /// Time per response of streaming models; always empty here, but clients expect the key.
     #[serde(default)]
     pub response_stats: NoStats,
-    /// Where the time of batches went, by size.
     #[serde(default)]
     pub batch_stats: Vec<BatchStats>,
     /// Memory by device; always empty here, but clients expect the key.
@@ -234,9 +214,7 @@ pub struct NoStats {}
 /// A count of events and the time they took together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurationStat {
-    /// Events.
     pub count: u64,
-    /// Their total time in nanoseconds.
     pub ns: u64,
 }
 
@@ -249,16 +227,11 @@ pub struct InferenceStats {
     pub fail: DurationStat,
     /// Waiting for a batch.
     pub queue: DurationStat,
-    /// Moving inputs to the model.
     pub compute_input: DurationStat,
-    /// Running the model.
     pub compute_infer: DurationStat,
-    /// Moving outputs from the model.
     pub compute_output: DurationStat,
-    /// Requests answered from memory.
     #[serde(default)]
     pub cache_hit: DurationStat,
-    /// Requests looked for in memory in vain.
     #[serde(default)]
     pub cache_miss: DurationStat,
 }
@@ -266,13 +239,9 @@ pub struct InferenceStats {
 /// Where the time of batches of one size went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchStats {
-    /// Rows in each of them.
     pub batch_size: u64,
-    /// Moving inputs to the model.
     pub compute_input: DurationStat,
-    /// Running the model.
     pub compute_infer: DurationStat,
-    /// Moving outputs from the model.
     pub compute_output: DurationStat,
 }
 
@@ -287,12 +256,9 @@ pub struct IndexRequest {
 /// One entry of the list that answers `POST /v2/repository/index`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexEntry {
-    /// The model's name.
     pub name: String,
-    /// Its version, if it has one yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether it can be asked.
     pub state: ModelState,
     /// Why not, or empty.
     #[serde(default)]
@@ -303,13 +269,9 @@ pub struct IndexEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ModelState {
-    /// It can.
     Ready,
-    /// It cannot.
     Unavailable,
-    /// It soon can.
     Loading,
-    /// It soon cannot.
     Unloading,
 }
 

@@ -14,15 +14,12 @@ pub const MAX_PARAMETERS: usize = 128;
 /// A parameter's value, with the number kept as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A string.
     String(String),
-    /// An integer that fits in 64 signed bits.
     Int(i64),
     /// An integer above [`i64::MAX`].
     Uint(u64),
     /// A number with a fraction or an exponent. Always finite.
     Float(f64),
-    /// True or false.
     Bool(bool),
 }
 
@@ -73,12 +70,10 @@ impl From<u64> for Value {
 pub struct Parameters(Vec<(String, Value)>);
 
 impl Parameters {
-    /// No parameters.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The value of `name`, if it was given.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
@@ -110,7 +105,6 @@ impl Parameters {
         }
     }
 
-    /// The value of `name`, if it is true or false.
     pub fn get_bool(&self, name: &str) -> Option<bool> {
         match self.get(name)? {
             Value::Bool(flag) => Some(*flag),
@@ -118,7 +112,6 @@ impl Parameters {
         }
     }
 
-    /// The value of `name`, if it is a string.
     pub fn get_str(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
             Value::String(text) => Some(text),
@@ -135,23 +128,19 @@ impl Parameters {
         }
     }
 
-    /// Takes `name` out, if it was given.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let at = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(at).1)
     }
 
-    /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

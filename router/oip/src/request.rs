@@ -23,11 +23,9 @@ const CLASSIFICATION: &str = "classification";
 /// An output the caller named.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedOutput {
-    /// Its name.
     pub name: String,
     /// Whether it is wanted in binary; `None` leaves that to the request.
     pub binary: Option<bool>,
-    /// Its other parameters.
     pub parameters: Parameters,
 }
 
@@ -38,7 +36,6 @@ pub struct Request {
     pub id: Option<String>,
     /// The request's own parameters, such as `timeout` and `priority`.
     pub parameters: Parameters,
-    /// The tensors to compute with.
     pub inputs: Vec<Tensor>,
     /// The outputs wanted, in this order; all of the model's if empty.
     pub outputs: Vec<RequestedOutput>,

@@ -16,15 +16,11 @@ use crate::{
 /// An answer, with every output in binary form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Response {
-    /// The model that answered.
     pub model_name: String,
     /// Its version; empty if the server did not say.
     pub model_version: String,
-    /// The request's own id.
     pub id: Option<String>,
-    /// The response's own parameters.
     pub parameters: Parameters,
-    /// The tensors computed.
     pub outputs: Vec<Tensor>,
 }
 

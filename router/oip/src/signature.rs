@@ -18,20 +18,15 @@ const LISTED: usize = 8;
 /// One input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSpec {
-    /// Its name.
     pub name: String,
-    /// The type of its elements.
     pub datatype: Datatype,
     /// Its dimensions, -1 where any size will do; the batch first if the model batches.
     pub shape: Vec<i64>,
 }
 
-/// A model's inputs and outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
-    /// What it takes.
     pub inputs: Vec<TensorSpec>,
-    /// What it gives.
     pub outputs: Vec<TensorSpec>,
 }
 

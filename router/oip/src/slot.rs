@@ -8,9 +8,7 @@ const QUOTED: usize = 80;
 /// Which side of the model a tensor is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sent to the model.
     Input,
-    /// Given by the model.
     Output,
 }
 
@@ -26,7 +24,6 @@ impl fmt::Display for Role {
 /// The tensor an error is about, shown as `input "x"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its side of the model.
     pub role: Role,
     /// Its name, cut short if very long.
     pub name: String,

@@ -18,9 +18,7 @@ pub(crate) const PREFIX: usize = 4;
 /// Requests mostly differ in their data alone, so the rest is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// The name the model knows it by.
     pub name: Arc<str>,
-    /// The type of its elements.
     pub datatype: Datatype,
     /// Its dimensions, the batch first if the model batches.
     pub shape: Arc<[u64]>,

@@ -11,6 +11,7 @@ use policy::{
     interference::Draw,
     plan::{Gpus, Measured, Model, Plan, PlanError, Problem, Row, Rules, replan, solve},
 };
+use simgpu::random::Random;
 
 const KINDS: [(&str, u32, f64); 3] =
     [("A100-80GB", 6, 1.0), ("H100-80GB", 3, 1.9), ("A30-24GB", 1, 0.9)];
@@ -26,26 +27,13 @@ const SIZES: [(usize, u32); 8] = [
     (1_000, 10_000),
 ];
 
-/// SplitMix64: small, seedable, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        least + (most - least) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
+fn between(random: &mut Random, least: f64, most: f64) -> f64 {
+    least + (most - least) * random.unit()
 }
 
 fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
-    let (fixed_ms, row_ms) = (random.between(2.0, 12.0), random.between(0.5, 6.0));
-    let bend = random.between(0.85, 1.05);
+    let (fixed_ms, row_ms) = (between(random, 2.0, 12.0), between(random, 0.5, 6.0));
+    let bend = between(random, 0.85, 1.05);
     let measured = KINDS.iter().map(|(name, _, speed)| {
         let kind = mig::kind(name).expect("the kind is in the table");
         let mut rows = Vec::new();
@@ -63,15 +51,15 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
         }
         Measured { kind: Some((*name).to_owned()), rows }
     });
-    let slo_ms = (fixed_ms + row_ms) * random.between(6.0, 40.0);
-    let demand_rps = 7_000.0 / row_ms * gpus * random.between(0.1, 1.3);
+    let slo_ms = (fixed_ms + row_ms) * between(random, 6.0, 40.0);
+    let demand_rps = 7_000.0 / row_ms * gpus * between(random, 0.1, 1.3);
     Model {
         name: format!("m{index}"),
         demand_rps,
         slo_ms,
         measured: measured.collect(),
         max_batch: None,
-        memory_mib: Some(random.between(300.0, 3_000.0) as u64),
+        memory_mib: Some(between(random, 300.0, 3_000.0) as u64),
         replicas_min: 1,
         replicas_max: u32::MAX,
         load: Draw::default(),
@@ -80,7 +68,7 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
 }
 
 fn problem(models: usize, gpus: u32, share_slices: bool) -> Problem {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let each = f64::from(gpus) / models as f64;
     let fleet = KINDS.map(|(name, tenths, _)| Gpus {
         kind: mig::kind(name).expect("the kind is in the table"),

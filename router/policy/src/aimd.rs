@@ -25,15 +25,12 @@ pub struct Rule {
 pub struct Finished {
     /// Whether it held as much as the limit allowed.
     pub full: bool,
-    /// When the batch left the router.
     pub sent_at: Moment,
-    /// When its answer arrived.
     pub done_at: Moment,
     /// The moment it should have been back by.
     pub due_at: Moment,
 }
 
-/// What one observation did to the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The batch was full and on time.
@@ -46,7 +43,6 @@ pub enum Step {
     Stale,
 }
 
-/// The controller itself.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     rule: Rule,

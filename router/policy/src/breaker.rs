@@ -12,7 +12,6 @@ const HITS_IN: u32 = 2;
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
-/// The breaker of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breaker {
     state: State,
@@ -33,7 +32,6 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Whether a batch may be sent at `now`.
     pub fn allows(&self, now: Moment) -> bool {
         match self.state {
             State::Closed { .. } => true,
@@ -55,7 +53,6 @@ impl Breaker {
         !matches!(self.state, State::Closed { .. })
     }
 
-    /// A batch was sent.
     pub fn sent(&mut self, now: Moment) {
         match self.state {
             State::Closed { .. } => {}

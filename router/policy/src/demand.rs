@@ -54,18 +54,15 @@ impl Default for Rule {
     }
 }
 
-/// What happened since the last time, and what waits now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Rows asked for, whatever became of them.
     pub arrived: u64,
     /// Of those, rows that were late, or refused for want of capacity.
     pub late: u64,
-    /// Rows that wait.
     pub waiting: u64,
 }
 
-/// Why so much is forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// That much is asked for now.
@@ -91,7 +88,6 @@ pub enum Why {
 }
 
 impl Why {
-    /// In a word, for labels and people.
     pub fn word(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -108,14 +104,12 @@ impl Why {
     }
 }
 
-/// What to provide for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     /// Rows per second, with room for chance; 0 if nothing need be kept.
     pub rate_rps: f64,
     /// What the slow loop asks for by itself. What is beyond it may be lent.
     pub floor_rps: f64,
-    /// What decided.
     pub why: Why,
 }
 
@@ -131,13 +125,11 @@ pub struct Habit {
 /// A moment, and how far the day has gone by then.
 #[derive(Clone, Copy, Debug)]
 pub struct Day {
-    /// The moment.
     pub now: Moment,
     /// The time since midnight.
     pub of_day: Duration,
 }
 
-/// One model's forecast.
 #[derive(Clone, Debug)]
 pub struct Demand {
     rule: Rule,
@@ -153,7 +145,6 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Knows nothing yet.
     pub fn new(rule: Rule) -> Self {
         assert!(rule.panic_window > Duration::ZERO && rule.window >= rule.panic_window);
         assert!(rule.panic > 1.0 && rule.quantile > 0.0 && rule.quantile <= 1.0);
@@ -196,7 +187,7 @@ impl Demand {
         self.pattern.recall(&habit.usual, day);
     }
 
-    /// Takes note; to be called every second or two.
+    /// To be called every second or two.
     pub fn observe(&mut self, seen: Seen, now: Moment) {
         self.waiting = seen.waiting;
         // One that is new counts as asked for: it is loaded once, so that it is known.
@@ -239,7 +230,6 @@ impl Demand {
         Forecast { rate_rps: best.0, floor_rps: with_room(floor.0).min(best.0), why: best.1 }
     }
 
-    /// The slow loop.
     fn floor(&self, load_time: Duration, now: Moment) -> (f64, Why) {
         let mut minutes: Vec<f64> = self.minutes.iter().copied().collect();
         minutes.sort_by(f64::total_cmp);
@@ -252,7 +242,6 @@ impl Demand {
         }
     }
 
-    /// The fast loop: what each sign asks for.
     fn fast(&self, load_time: Duration, now: Moment) -> [(f64, Why); 4] {
         let rule = &self.rule;
         let rate = self.recent.rate(rule.window, now);

@@ -36,7 +36,6 @@ pub const QUEUE_BOUND: usize = 65_536;
 pub const GRACE: Duration = Duration::from_millis(5);
 const RATE_WINDOW: Duration = Duration::from_millis(300);
 
-/// The machine.
 #[derive(Debug)]
 pub struct Dispatch {
     settings: Settings,
@@ -50,7 +49,6 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// An empty machine with no replicas.
     pub fn new(settings: Settings, rule: Box<dyn Rule>) -> Self {
         assert!(settings.max_batch >= 1);
         assert!(settings.objective > Duration::ZERO);
@@ -80,7 +78,6 @@ impl Dispatch {
         self.wake_at_once();
     }
 
-    /// Sets the tenants' weights, by index.
     pub fn set_weights(&mut self, weights: &[f64]) {
         self.shares.set_weights(weights);
     }
@@ -117,7 +114,6 @@ impl Dispatch {
         }
     }
 
-    /// Requests waiting for a batch.
     pub fn waiting(&self) -> usize {
         self.queues.len()
     }
@@ -128,7 +124,6 @@ impl Dispatch {
         lines.flat_map(|line| line.iter()).map(|waiting| waiting.arrived).min()
     }
 
-    /// Requests on replicas whose callers still wait.
     pub fn in_flight(&self) -> usize {
         self.replicas.iter().flat_map(Replica::flights).map(|flight| flight.live().count()).sum()
     }
@@ -158,7 +153,6 @@ impl Dispatch {
         })
     }
 
-    /// Rows per second arriving.
     pub fn rate(&self, now: Moment) -> f64 {
         self.demand.per_second(Kind::All, now)
     }
@@ -222,7 +216,6 @@ impl Dispatch {
         }
     }
 
-    /// Time has passed.
     pub fn tick(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.pump(now, effects);
     }
@@ -256,7 +249,6 @@ impl Dispatch {
         }
     }
 
-    /// Replicas that are given batches.
     fn in_rotation(&self) -> impl Iterator<Item = &Replica> {
         self.replicas.iter().filter(|replica| !replica.draining)
     }

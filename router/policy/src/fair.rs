@@ -22,7 +22,6 @@ const EXACTLY: f64 = 1.0 + 1e-9;
 /// Fewer rows than this are no demand.
 const NOTHING: f64 = 0.5;
 
-/// Recent demand and service of every tenant of one model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shares {
     tenants: Vec<Account>,
@@ -40,7 +39,6 @@ struct Account {
     weight: f64,
     asked: f64,
     granted: f64,
-    /// Whether it wanted more than it got when last looked at.
     wants: bool,
 }
 
@@ -62,7 +60,6 @@ impl Shares {
         }
     }
 
-    /// Whether it is time to divide again.
     pub fn is_due(&self, now: Moment) -> bool {
         self.tenants.len() >= 2 && now.since(self.divided_at) >= STEP
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::{moment::Moment, queue::Waiting};
 
-/// A batch in flight and the requests in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     pub(crate) batch: u64,
@@ -29,7 +28,6 @@ pub(crate) struct Flight {
     members: Vec<Member>,
 }
 
-/// A request in a batch.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     waiting: Waiting,
@@ -39,7 +37,6 @@ struct Member {
 /// Where a request of a batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Here.
     Here,
     /// Waiting again, while the batch is not back.
     Elsewhere,
@@ -47,7 +44,6 @@ enum Place {
     Gone,
 }
 
-/// What a flight is made from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
     pub(crate) batch: u64,
@@ -60,7 +56,6 @@ pub(crate) struct Departure {
 }
 
 impl Flight {
-    /// A batch of `taken`.
     pub(crate) fn new(departure: Departure, taken: &[Waiting]) -> Self {
         let due_at = taken.iter().map(|waiting| waiting.deadline).min().unwrap_or(Moment::NEVER);
         Self {
@@ -84,17 +79,14 @@ impl Flight {
         }
     }
 
-    /// When it should end.
     pub(crate) fn expected_end(&self) -> Moment {
         self.started_at + self.expects
     }
 
-    /// Requests it was sent with.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// The names of all of them.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
         self.members.iter().map(|member| member.waiting.id)
     }
@@ -109,7 +101,6 @@ impl Flight {
         self.at(Place::Elsewhere)
     }
 
-    /// Notes that `id` waits again.
     pub(crate) fn move_away(&mut self, id: u64) {
         self.put(id, Place::Elsewhere);
     }
@@ -119,7 +110,6 @@ impl Flight {
         self.soonest
     }
 
-    /// Marks `id` answered; false if it is not here or was answered before.
     pub(crate) fn release(&mut self, id: u64) -> bool {
         self.put(id, Place::Gone)
     }

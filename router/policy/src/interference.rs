@@ -55,10 +55,8 @@ impl Default for Gains {
     }
 }
 
-/// A model at work on a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Runner {
-    /// Which model, by any number that stays the same.
     pub model: u32,
     /// Its slice's part of the GPU's compute.
     pub compute: f64,
@@ -71,7 +69,6 @@ pub struct Runner {
 /// A replica and its neighbours on the same GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// The replica.
     pub own: Runner,
     /// Those on other slices, loaned training among them.
     pub others: &'a [Runner],
@@ -193,7 +190,6 @@ impl Interference {
 /// What was learned about a model on a size of slice, as a value that can be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrected {
-    /// Which model.
     pub model: u32,
     /// Its slice's part of the GPU's compute, in thousandths.
     pub compute: u32,
@@ -205,7 +201,6 @@ pub struct Corrected {
     pub seen: u32,
 }
 
-/// How long a batch took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Beside its neighbours.
@@ -214,7 +209,6 @@ pub struct Times {
     pub alone: Duration,
 }
 
-/// A model on a size of slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     model: u32,

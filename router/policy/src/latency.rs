@@ -27,16 +27,13 @@ const WORTH: f64 = 1.005;
 /// What a batch may spend outside of its replica before that says something about the replica.
 const ON_THE_WAY_US: f64 = 500.0;
 
-/// What one observation did to the curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// Within what was expected.
     Steady,
     /// The whole curve was scaled by this factor.
     Drifted(f64),
 }
 
-/// One replica's latency by batch size.
 #[derive(Clone, Debug)]
 pub struct Latency {
     curve: Curve,
@@ -81,7 +78,6 @@ impl Latency {
         self.rebuild();
     }
 
-    /// The expected time of a batch of `size` rows.
     pub fn mean(&self, size: u32) -> Duration {
         from_micros(self.mean_us[self.index(size)])
     }
@@ -118,7 +114,6 @@ impl Latency {
         self.ratios.within(ratio)
     }
 
-    /// The standard deviation of a batch's time, as a part of it.
     pub fn noise(&self) -> f64 {
         self.curve.noise()
     }

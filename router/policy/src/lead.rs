@@ -22,37 +22,23 @@ const TRIES: u32 = 6;
 /// How soon something that failed is tried again, in parts of a lease.
 const HASTE: u32 = 12;
 
-/// What to ask of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A lease; that of before, if there was one, is given up first.
-    Grant {
-        /// The one of before.
-        before: Option<u64>,
-    },
+    Grant { before: Option<u64> },
     /// The leader's key, if there is none.
-    Campaign {
-        /// To bind it to.
-        lease: u64,
-    },
+    Campaign { lease: u64 },
     /// More time.
-    Renew {
-        /// The lease.
-        lease: u64,
-    },
+    Renew { lease: u64 },
 }
 
-/// What the store said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Here is a lease.
     Granted {
-        /// Its number.
         lease: u64,
         /// How long it lasts.
         ttl: Duration,
     },
-    /// The leader's key is this lease's.
     Won {
         /// The revision at which it came to be.
         term: u64,
@@ -67,7 +53,6 @@ pub enum Answer {
     Failed,
 }
 
-/// One that would lead.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// What is asked for, until it is known what is granted.
@@ -86,13 +71,11 @@ enum State {
 }
 
 impl Candidate {
-    /// One that has nothing yet and wants leases of `ttl`.
     pub fn new(ttl: Duration) -> Self {
         let (campaign, rest) = (Moment::default(), Moment::default());
         Self { ttl, state: State::Apart { before: None }, campaign, rest }
     }
 
-    /// What to ask next, and when.
     pub fn next(&self) -> (Ask, Moment) {
         match self.state {
             State::Apart { before } => (Ask::Grant { before }, self.rest),
@@ -143,7 +126,6 @@ impl Candidate {
         }
     }
 
-    /// Its lease, as far as it knows.
     pub fn lease(&self) -> Option<u64> {
         match self.state {
             State::With { lease, .. } => Some(lease),

@@ -13,12 +13,10 @@ impl Moment {
     /// A moment that never comes.
     pub const NEVER: Moment = Moment(u64::MAX);
 
-    /// The moment `micros` after the start.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the start.
     pub const fn micros(self) -> u64 {
         self.0
     }

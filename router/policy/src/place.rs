@@ -37,9 +37,7 @@ pub struct Snapshot {
     /// The models, with the demand to be provided for. `replicas_min` may be 0; nothing measured
     /// means that nothing is known yet, and any slice with memory for it will do.
     pub models: Vec<plan::Model>,
-    /// The GPUs.
     pub gpus: Vec<Gpu>,
-    /// What is allowed.
     pub rules: plan::Rules,
     /// Replicas that shall be where an operator says; of two that cannot both be, the first.
     pub pins: Vec<Pin>,
@@ -50,10 +48,8 @@ pub struct Snapshot {
     pub last: Target,
 }
 
-/// A GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// Its kind.
     pub kind: &'static Kind,
     /// Whether it works and stays; what is on one that does not is moved.
     pub healthy: bool,
@@ -63,20 +59,16 @@ pub struct Gpu {
     pub slices: Vec<Slice>,
 }
 
-/// A slice that exists.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// Where on the GPU.
     pub position: Position,
     /// Whether it is lent to a job.
     pub loaned: bool,
     /// Whether it shall vanish; what is on it is moved.
     pub doomed: bool,
-    /// Who is on it.
     pub replicas: Vec<Replica>,
 }
 
-/// A replica that exists.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replica {
     /// The caller's number for it.
@@ -93,25 +85,19 @@ pub struct Replica {
     pub busy: f64,
 }
 
-/// How far a replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Loading or warming.
     Starting,
-    /// Serving.
     Ready,
-    /// Finishing its last batches.
     Draining,
-    /// Given up.
     Failed,
 }
 
 /// What shall be, and how to get there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What shall be in the end.
     pub target: Target,
-    /// What to do, in order; those of stage 0 at once, those of the next when these are done.
+    /// Those of stage 0 at once, those of the next when these are done.
     pub steps: Vec<Step>,
     /// What is not done, and why.
     pub refusals: Vec<Refusal>,
@@ -120,14 +106,12 @@ pub struct Decision {
 /// Something that is not done, or not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The model it would be done for, by index; none if it is about the fleet.
     pub model: Option<usize>,
     /// Why it is not done.
     pub why: String,
 }
 
 impl Decision {
-    /// What can be done at once.
     pub fn now(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|step| step.stage == 0)
     }
@@ -145,28 +129,21 @@ pub struct Target {
 /// A replica that shall go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaving {
-    /// Its number.
     pub replica: u64,
     /// Requests per second it can serve until then.
     pub serves_rps: f64,
-    /// Why it goes.
     pub why: String,
 }
 
 /// A replica that shall be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// Its GPU, by index.
     pub gpu: usize,
-    /// Its slice.
     pub position: Position,
-    /// Its model, by index.
     pub model: usize,
     /// Which of those that exist; none if it is to be started.
     pub replica: Option<u64>,
-    /// Rows per batch; 0 for one that is left as it is.
     pub batch: u32,
-    /// Processes on the slice.
     pub processes: u32,
     /// Requests per second it can serve once its slice is as it shall be.
     pub capacity_rps: f64,
@@ -174,7 +151,6 @@ pub struct Placed {
     pub serves_rps: f64,
     /// Whether an operator wants it there.
     pub pinned: bool,
-    /// Why it is there.
     pub why: String,
 }
 
@@ -183,42 +159,28 @@ pub struct Placed {
 pub struct Step {
     /// Steps of one stage may be done together, once all earlier ones are done.
     pub stage: u32,
-    /// What.
     pub action: Action,
-    /// Why.
     pub why: String,
 }
 
-/// What a step does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Destroys slices that nobody is on, and makes others in their place.
     Cut {
-        /// The GPU, by index.
         gpu: usize,
-        /// What goes.
         destroy: Vec<Position>,
-        /// What comes.
         create: Vec<Position>,
     },
     /// Loads a model.
     Start {
-        /// The GPU, by index.
         gpu: usize,
-        /// The slice.
         position: Position,
-        /// The model, by index.
         model: usize,
-        /// Rows per batch.
         batch: u32,
-        /// Processes.
         processes: u32,
-        /// Requests per second it will serve.
         capacity_rps: f64,
     },
-    /// Lets a replica finish its batches and go.
     Stop {
-        /// Its number.
         replica: u64,
     },
 }
@@ -240,7 +202,6 @@ pub fn held_rps(snapshot: &Snapshot) -> Vec<f64> {
     held.into_iter().map(|(rps, _)| rps).collect()
 }
 
-/// Decides.
 pub fn place(snapshot: &Snapshot) -> Decision {
     let (target, refusals) = target::target(snapshot);
     let steps = steps::steps(snapshot, &target);

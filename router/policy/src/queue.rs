@@ -21,17 +21,12 @@ pub enum Priority {
 /// One waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The caller's name for it; also the tie-breaker between equal deadlines.
+    /// Unique; also the tie-breaker between equal deadlines.
     pub id: u64,
-    /// When it came.
     pub arrived: Moment,
-    /// When its answer is due.
     pub deadline: Moment,
-    /// Rows it adds to a batch.
     pub rows: u32,
-    /// Whose it is.
     pub tenant: u32,
-    /// How readily it is shed.
     pub priority: Priority,
     /// The most requests its batch may hold: halved each time its batch is spoilt by one of them.
     pub company: u32,
@@ -47,17 +42,14 @@ pub struct Line {
 }
 
 impl Line {
-    /// Requests waiting.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Rows waiting.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -67,7 +59,6 @@ impl Line {
         self.entries.front()
     }
 
-    /// The `index`-th by deadline.
     pub fn get(&self, index: usize) -> Option<&Waiting> {
         self.entries.get(index)
     }
@@ -94,7 +85,6 @@ impl Line {
         self.entries.partition_point(|entry| entry.deadline <= deadline)
     }
 
-    /// Adds a request in its place.
     pub fn insert(&mut self, waiting: Waiting) {
         let place = match self.entries.back() {
             Some(last) if key(last) > key(&waiting) => {
@@ -119,7 +109,6 @@ impl Line {
         Some(removed)
     }
 
-    /// Takes the first `count`.
     pub fn take(&mut self, count: usize) -> impl Iterator<Item = Waiting> + '_ {
         let taken: u64 = self.entries.iter().take(count).map(|entry| u64::from(entry.rows)).sum();
         self.rows -= taken;
@@ -188,12 +177,10 @@ impl Queue {
         heads.map(|head| head.deadline).min()
     }
 
-    /// Requests waiting in all lines.
     pub fn len(&self) -> usize {
         self.lines().iter().map(|line| line.len()).sum()
     }
 
-    /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.lines().iter().all(|line| line.is_empty())
     }
@@ -211,32 +198,26 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Requests waiting.
     pub fn len(&self) -> usize {
         self.used.iter().map(|key| self.queues[*key].len()).sum()
     }
 
-    /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.used.iter().all(|key| self.queues[*key].is_empty())
     }
 
-    /// The queue of `key`, if anybody ever waited there.
     pub fn get(&self, key: usize) -> Option<&Queue> {
         self.queues.get(key)
     }
 
-    /// The queue of `key`, to take from.
     pub fn get_mut(&mut self, key: usize) -> Option<&mut Queue> {
         self.queues.get_mut(key)
     }
 
-    /// The queues in use with their keys.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Queue)> {
         self.used.iter().map(|key| (*key, &self.queues[*key]))
     }
 
-    /// Adds a request to the queue of `key`.
     pub fn insert(&mut self, key: usize, waiting: Waiting) {
         if key >= self.queues.len() {
             self.queues.resize_with(key + 1, Queue::default);

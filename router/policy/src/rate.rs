@@ -29,7 +29,6 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Forgets with time constant `window`.
     pub fn new(window: Duration) -> Self {
         assert!(window > Duration::ZERO);
         Self {
@@ -40,7 +39,6 @@ impl Demand {
         }
     }
 
-    /// `rows` of `kind` came at `now`.
     pub fn add(&mut self, kind: Kind, rows: u32, now: Moment) {
         self.started_at.get_or_insert(now);
         if now > self.seen_at {

@@ -22,7 +22,6 @@ pub use self::{
 /// What a rule sees when a replica could be given a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The present.
     pub now: Moment,
     /// When the replica would begin.
     pub start: Moment,
@@ -30,13 +29,10 @@ pub struct View<'a> {
     pub line: &'a Line,
     /// The most rows the batch may hold.
     pub limit: u32,
-    /// The replica's latency by size.
     pub latency: &'a Latency,
-    /// The model's objective.
     pub objective: Duration,
     /// Time kept back before each deadline for what the router cannot see.
     pub margin: Duration,
-    /// Replicas in rotation.
     pub replicas: u32,
     /// Whether demand exceeds what can be served without loss.
     pub scarce: bool,
@@ -70,12 +66,9 @@ impl View<'_> {
     }
 }
 
-/// A run of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Requests.
     pub count: usize,
-    /// Their rows.
     pub rows: u32,
 }
 
@@ -84,9 +77,7 @@ pub struct Fit {
 pub enum Decision {
     /// Send `take` requests, after passing over the first `skip`.
     Send {
-        /// Requests passed over.
         skip: usize,
-        /// Requests sent.
         take: usize,
         /// Whether those passed over are refused now, or wait on.
         drop_skipped: bool,
@@ -94,10 +85,7 @@ pub enum Decision {
         bound: Bound,
     },
     /// Send nothing before this moment unless something changes.
-    Wait {
-        /// When to ask again.
-        until: Moment,
-    },
+    Wait { until: Moment },
 }
 
 /// What bounded a batch.
@@ -105,9 +93,7 @@ pub enum Decision {
 pub enum Bound {
     /// Nothing: all who waited are in it.
     Waiting,
-    /// The batch limit.
     Limit,
-    /// The tightest deadline in it.
     Deadline,
 }
 
@@ -122,12 +108,9 @@ pub enum Guard {
     Deadlines,
 }
 
-/// A batching rule.
 pub trait Rule: fmt::Debug + Send {
-    /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Whom to send now.
     fn decide(&self, view: &View<'_>) -> Decision;
 
     /// The most rows worth sending at once to a replica under `limit`.
@@ -165,7 +148,6 @@ pub enum Batching {
 }
 
 impl Batching {
-    /// The word for it in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Slo => "slo",
@@ -177,7 +159,6 @@ impl Batching {
         }
     }
 
-    /// The rule itself.
     pub fn rule(self) -> Box<dyn Rule> {
         match self {
             Self::Slo => Box::new(Slo),

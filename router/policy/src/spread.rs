@@ -8,7 +8,6 @@
 pub struct Slice {
     /// Memory that no replica has.
     pub free_mib: u64,
-    /// Replicas on it.
     pub replicas: u32,
 }
 
@@ -17,14 +16,12 @@ pub struct Slice {
 pub struct Want {
     /// Memory one replica needs.
     pub memory_mib: u64,
-    /// How many.
     pub replicas: u32,
 }
 
 /// A replica that fits nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    /// What it needs.
     pub needs_mib: u64,
     /// The most any slice has left.
     pub most_free_mib: u64,

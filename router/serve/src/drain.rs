@@ -3,7 +3,7 @@
 //! A router that is told to stop first says it is not ready and goes on serving, because balancers
 //! learn of it only by asking; then it stops accepting and finishes what it has; then it ends. The
 //! order is the whole point, so it is in one place: [`Drain::run`] moves the phase, everyone else
-//! looks at it.
+//! looks at it. A person at a terminal, who sends SIGINT, has no balancer to wait for.
 
 use std::{
     future::Future,
@@ -38,6 +38,15 @@ pub struct Times {
     pub delay: Duration,
     /// From then until requests still in flight are dropped.
     pub timeout: Duration,
+}
+
+/// What asks this process to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// SIGTERM, from a supervisor.
+    Terminate,
+    /// SIGINT, from a terminal: the listener closes at once.
+    Interrupt,
 }
 
 /// How a stop ended.
@@ -88,16 +97,19 @@ impl Drain {
     /// the listener is closed and its last connection is done.
     pub async fn run(
         &self,
-        signals: &mut mpsc::Receiver<()>,
+        signals: &mut mpsc::Receiver<StopSignal>,
         times: impl FnOnce() -> Times,
         served: impl Future,
     ) -> Ended {
         tokio::pin!(served);
-        tokio::select! {
-            _ = next(signals) => {}
-            () = self.asked.notified() => {}
+        let signal = tokio::select! {
+            signal = next(signals) => signal,
+            () = self.asked.notified() => StopSignal::Terminate,
+        };
+        let mut times = times();
+        if signal == StopSignal::Interrupt {
+            times.delay = Duration::ZERO;
         }
-        let times = times();
         self.enter(Phase::Leaving);
         let (delay_s, timeout_s) = (times.delay.as_secs_f64(), times.timeout.as_secs_f64());
         tracing::info!(delay_s, timeout_s, "draining: not ready, still accepting");
@@ -133,24 +145,24 @@ impl Drain {
 }
 
 /// The next signal; never, once no more can come.
-async fn next(signals: &mut mpsc::Receiver<()>) {
-    if signals.recv().await.is_none() {
-        std::future::pending().await
+async fn next(signals: &mut mpsc::Receiver<StopSignal>) -> StopSignal {
+    match signals.recv().await {
+        Some(signal) => signal,
+        None => std::future::pending().await,
     }
 }
 
-/// The signals that ask this process to stop: SIGTERM and SIGINT.
-pub fn stop_signals() -> io::Result<mpsc::Receiver<()>> {
+pub fn stop_signals() -> io::Result<mpsc::Receiver<StopSignal>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {
         loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if sender.send(()).await.is_err() {
+            let signal = tokio::select! {
+                _ = terminate.recv() => StopSignal::Terminate,
+                _ = interrupt.recv() => StopSignal::Interrupt,
+            };
+            if sender.send(signal).await.is_err() {
                 return;
             }
         }
@@ -170,7 +182,7 @@ mod tests {
 
     struct Stopping {
         drain: Arc<Drain>,
-        signal: mpsc::Sender<()>,
+        signal: mpsc::Sender<StopSignal>,
         served: oneshot::Sender<()>,
         ended: tokio::task::JoinHandle<Ended>,
         phase: watch::Receiver<Phase>,
@@ -193,7 +205,7 @@ mod tests {
         for delay in [Duration::from_millis(700), Duration::from_secs(23)] {
             let mut stopping = start(delay, HOUR);
             assert!(!stopping.drain.is_draining());
-            stopping.signal.send(()).await.unwrap();
+            stopping.signal.send(StopSignal::Terminate).await.unwrap();
             let begun = Instant::now();
             stopping.phase.wait_for(|phase| *phase == Phase::Leaving).await.unwrap();
             assert!(stopping.drain.is_draining());
@@ -204,6 +216,17 @@ mod tests {
             assert_eq!(stopping.ended.await.unwrap(), Ended::Finished);
             assert_eq!(begun.elapsed(), delay, "nothing in flight, nothing to wait for");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn interrupt_closes_the_listener_without_the_delay() {
+        let mut stopping = start(HOUR, HOUR);
+        let begun = Instant::now();
+        stopping.signal.send(StopSignal::Interrupt).await.unwrap();
+        stopping.phase.wait_for(|phase| *phase == Phase::Closing).await.unwrap();
+        stopping.served.send(()).unwrap();
+        assert_eq!(stopping.ended.await.unwrap(), Ended::Finished);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
@@ -223,10 +246,10 @@ mod tests {
     async fn a_second_signal_ends_at_once_whenever_it_comes() {
         for (delay, wait_for) in [(HOUR, Phase::Leaving), (Duration::ZERO, Phase::Closing)] {
             let mut stopping = start(delay, HOUR);
-            stopping.signal.send(()).await.unwrap();
+            stopping.signal.send(StopSignal::Terminate).await.unwrap();
             stopping.phase.wait_for(|phase| *phase == wait_for).await.unwrap();
             let second = Instant::now();
-            stopping.signal.send(()).await.unwrap();
+            stopping.signal.send(StopSignal::Terminate).await.unwrap();
             assert_eq!(stopping.ended.await.unwrap(), Ended::Hurried);
             assert_eq!(second.elapsed(), Duration::ZERO);
         }

@@ -3,96 +3,95 @@
 use super::{
     Kind, Spec, Unit,
     page::{count, number},
-    spec,
 };
 use crate::{
     progress::DrainPhase,
     state::{GpuState, Memory, Presence, SliceState, State},
 };
 
-pub(super) const WORKERS: Spec = spec(
+pub(super) const WORKERS: Spec = Spec::new(
     "sluice_workers",
     Unit::Count,
     Kind::Gauge,
     &["state"],
-    "Workers known, by whether they speak: connected, silent or away.",
+    "Workers by state: connected, silent or away.",
 );
-pub(super) const DRAINS: Spec = spec(
+pub(super) const DRAINS: Spec = Spec::new(
     "sluice_worker_drains",
     Unit::Count,
     Kind::Gauge,
     &["state"],
-    "Workers that operators have drained: draining while something is on them, then drained.",
+    "Workers that operators drained, by state: draining or drained.",
 );
-pub(super) const REPORT_AGE: Spec = spec(
+pub(super) const REPORT_AGE: Spec = Spec::new(
     "sluice_worker_report_age_seconds",
     Unit::Seconds,
     Kind::Gauge,
     &["worker"],
-    "Time since a worker's last report; it reports each second.",
+    "Time since the worker's last report; it reports every second.",
 );
-pub(super) const SLICE_INFO: Spec = spec(
+pub(super) const SLICE_INFO: Spec = Spec::new(
     "sluice_worker_slice_info",
     Unit::Count,
     Kind::Gauge,
     &["gpu", "slice", "profile", "uuid"],
-    "Always 1: the device behind a slice, which is another after every recut.",
+    "Always 1: the device behind a slice, which changes with every reshape.",
 );
-pub(super) const SLICE_BUSY: Spec = spec(
+pub(super) const SLICE_BUSY: Spec = Spec::new(
     "sluice_worker_slice_busy_seconds_total",
     Unit::Seconds,
     Kind::Counter,
     &["gpu", "slice", "profile"],
-    "Time a slice's processes ran batches, measured by themselves.",
+    "Time a slice ran batches, measured by its executors; its rate is the utilization.",
 );
-pub(super) const SLICE_MEMORY: Spec = spec(
+pub(super) const SLICE_MEMORY: Spec = Spec::new(
     "sluice_worker_slice_memory_bytes",
     Unit::Bytes,
     Kind::Gauge,
     &["gpu", "slice", "kind"],
-    "Memory of a slice, total, and used by its replicas as far as they can tell.",
+    "Memory of a slice: total, and used by its replicas as far as they report it.",
 );
-pub(super) const RESTARTS: Spec = spec(
+pub(super) const RESTARTS: Spec = Spec::new(
     "sluice_worker_executor_restarts_total",
     Unit::Count,
     Kind::Counter,
     &["gpu", "slice"],
-    "How often a slice's processes were started again.",
+    "Restarts of a slice's executors.",
 );
-pub(super) const GPU_PROBLEM: Spec = spec(
+pub(super) const GPU_PROBLEM: Spec = Spec::new(
     "sluice_worker_gpu_problem",
     Unit::Count,
     Kind::Gauge,
     &["gpu"],
-    "1 if a GPU cannot be read or is not as wanted, else 0.",
+    "1 if the GPU cannot be read or lacks its geometry; sluice status says why.",
 );
-pub(super) const GPU_MEMORY: Spec = spec(
+pub(super) const GPU_MEMORY: Spec = Spec::new(
     "sluice_worker_gpu_memory_bytes",
     Unit::Bytes,
     Kind::Gauge,
     &["gpu", "kind"],
-    "Memory of a GPU, total and used, where it says.",
+    "Memory of a GPU, total and used, if it reports it.",
 );
-pub(super) const GPU_POWER: Spec = spec(
+pub(super) const GPU_POWER: Spec = Spec::new(
     "sluice_worker_gpu_power_watts",
     Unit::Count,
     Kind::Gauge,
     &["gpu"],
-    "Power a GPU draws, where it says.",
+    "Power draw of a GPU, if it reports it.",
 );
-pub(super) const GPU_TEMPERATURE: Spec = spec(
+pub(super) const GPU_TEMPERATURE: Spec = Spec::new(
     "sluice_worker_gpu_temperature_celsius",
     Unit::Count,
     Kind::Gauge,
     &["gpu"],
-    "Temperature of a GPU, where it says.",
+    "Temperature of a GPU, if it reports it.",
 );
-pub(super) const GPU_ECC: Spec = spec(
+pub(super) const GPU_ECC: Spec = Spec::new(
     "sluice_worker_gpu_memory_errors_total",
     Unit::Count,
     Kind::Counter,
     &["gpu", "kind"],
-    "Errors of a GPU's memory since its driver was loaded, corrected and uncorrected, where it says.",
+    "Memory errors of a GPU since its driver was loaded, corrected and uncorrected, if it reports them.",
 );
 
 pub(super) fn record(state: &State) {

@@ -3,37 +3,36 @@
 use super::{
     Kind, Spec, Unit,
     page::{count, number},
-    spec,
 };
 use crate::{leader::Role, state::State};
 
-pub(super) const LEADER: Spec = spec(
+pub(super) const LEADER: Spec = Spec::new(
     "sluice_leader",
     Unit::Count,
     Kind::Gauge,
     &[],
-    "Whether this router plans: it leads, or is alone.",
+    "1 if this router plans: it leads, or is the only one.",
 );
-pub(super) const LED: Spec = spec(
+pub(super) const LED: Spec = Spec::new(
     "sluice_leader_terms_total",
     Unit::Count,
     Kind::Counter,
     &[],
-    "How often this router came to lead.",
+    "How often this router became leader.",
 );
-pub(super) const ETCD: Spec = spec(
+pub(super) const ETCD: Spec = Spec::new(
     "sluice_etcd_requests_total",
     Unit::Count,
     Kind::Counter,
     &["result"],
-    "Requests to etcd, by what became of them: answered or failed.",
+    "Requests to etcd, by result: answered or failed.",
 );
-pub(super) const ETCD_WAIT: Spec = spec(
+pub(super) const ETCD_WAIT: Spec = Spec::new(
     "sluice_etcd_wait_seconds_total",
     Unit::Seconds,
     Kind::Counter,
     &[],
-    "Time spent waiting for answers of etcd.",
+    "Time spent waiting for responses of etcd.",
 );
 
 /// Who leads, and how etcd answers.

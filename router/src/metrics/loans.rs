@@ -3,44 +3,38 @@
 use super::{
     Kind, Spec, Unit,
     page::{count, number},
-    spec,
 };
 use crate::state::State;
 
-pub(super) const JOBS: Spec = spec(
-    "sluice_jobs",
-    Unit::Count,
-    Kind::Gauge,
-    &["state"],
-    "Training jobs that are known, by state.",
-);
-pub(super) const LOANS: Spec = spec(
+pub(super) const JOBS: Spec =
+    Spec::new("sluice_jobs", Unit::Count, Kind::Gauge, &["state"], "Training jobs by state.");
+pub(super) const LOANS: Spec = Spec::new(
     "sluice_loans",
     Unit::Count,
     Kind::Gauge,
     &["state"],
-    "Slices on loan: lent, returning within their notice, or overdue.",
+    "Slices on loan, by state: lent, returning within the notice period, or overdue.",
 );
-pub(super) const RECLAIMS: Spec = spec(
+pub(super) const RECLAIMS: Spec = Spec::new(
     "sluice_loan_reclaims_total",
     Unit::Count,
     Kind::Counter,
     &["reason"],
-    "Loans called back: for inference, for it at once (emergency), or for another job.",
+    "Loans reclaimed, by reason: inference, emergency (inference, at once) or job (another job).",
 );
-pub(super) const KILLS: Spec = spec(
+pub(super) const KILLS: Spec = Spec::new(
     "sluice_loan_kills_total",
     Unit::Count,
     Kind::Counter,
     &[],
-    "Jobs that were killed because they did not stop in time.",
+    "Jobs killed because they did not stop in time.",
 );
-pub(super) const LOST: Spec = spec(
+pub(super) const LOST: Spec = Spec::new(
     "sluice_loan_lost_seconds_total",
     Unit::Seconds,
     Kind::Counter,
     &[],
-    "GPU-seconds of training that were done in vain.",
+    "GPU-seconds of training work lost.",
 );
 
 pub(super) fn record(state: &State) {

@@ -12,155 +12,154 @@ mod page;
 mod placement;
 
 pub use self::{families::write, page::CONTENT_TYPE};
-use serve::count::{BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
+use serve::count::{BATCH_REQUESTS, BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
 pub use serve::count::{Kind, Spec, Unit};
-
-const fn spec(
-    name: &'static str,
-    unit: Unit,
-    kind: Kind,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Spec {
-    Spec { name, unit, kind, labels, help }
-}
 
 const MODEL: &[&str] = &["model"];
 
-const REQUESTS: Spec = spec(
+const REQUESTS: Spec = Spec::new(
     "sluice_requests_total",
     Unit::Count,
     Kind::Counter,
     &["model", "outcome"],
-    "Requests that ended, by model and how: served, refused, abandoned or failed.",
+    "Requests that ended, by outcome: served, refused, abandoned or failed.",
 );
-const REFUSALS: Spec = spec(
+const REFUSALS: Spec = Spec::new(
     "sluice_refusals_total",
     Unit::Count,
     Kind::Counter,
     &["model", "reason"],
-    "Requests refused, by model and reason.",
+    "Requests refused, by reason: overloaded, quota, too_late, no_replica or invalid.",
 );
-const WITHIN: Spec = spec(
+const WITHIN: Spec = Spec::new(
     "sluice_requests_within_objective_total",
     Unit::Count,
     Kind::Counter,
     MODEL,
-    "Requests answered within their model's objective.",
+    "Requests served within the model's objective.",
 );
-const OBJECTIVE: Spec = spec(
+const OBJECTIVE: Spec = Spec::new(
     "sluice_objective_seconds",
     Unit::Seconds,
     Kind::Gauge,
     MODEL,
-    "The model's objective: the time from arrival to answer.",
+    "The model's objective (SLO): time from arrival to response.",
 );
-const TARGET: Spec = spec(
+const TARGET: Spec = Spec::new(
     "sluice_objective_target_ratio",
     Unit::Ratio,
     Kind::Gauge,
     MODEL,
-    "The share of requests that must be within the objective.",
+    "Share of requests that must meet the objective.",
 );
-const WAITING: Spec =
-    spec("sluice_queue_requests", Unit::Count, Kind::Gauge, MODEL, "Requests waiting for a batch.");
-const OLDEST: Spec = spec(
+const WAITING: Spec = Spec::new(
+    "sluice_queue_requests",
+    Unit::Count,
+    Kind::Gauge,
+    MODEL,
+    "Requests waiting for a batch.",
+);
+const OLDEST: Spec = Spec::new(
     "sluice_queue_oldest_age_seconds",
     Unit::Seconds,
     Kind::Gauge,
     MODEL,
-    "Age of the request that has waited longest.",
+    "Age of the request that has waited longest; near the objective, refusals follow.",
 );
-const IN_FLIGHT: Spec = spec(
+const IN_FLIGHT: Spec = Spec::new(
     "sluice_requests_in_flight",
     Unit::Count,
     Kind::Gauge,
     MODEL,
-    "Requests on replicas whose callers still wait.",
+    "Requests on replicas whose clients still wait.",
 );
-const BATCHES: Spec = spec(
+const BATCHES: Spec = Spec::new(
     "sluice_batches_total",
     Unit::Count,
     Kind::Counter,
     &["model", "closed_by"],
-    "Batches sent, by model and why they held no more.",
+    "Batches sent, by what closed them: full, deadline, idle_replica or shape.",
 );
-const LIMIT: Spec = spec(
-    "sluice_batch_limit_requests",
+const LIMIT: Spec = Spec::new(
+    "sluice_batch_limit_rows",
     Unit::Count,
     Kind::Gauge,
     &["model", "slice"],
-    "The most rows the next batch on a slice may hold.",
+    "Most rows of the next batch on a slice.",
 );
-const REPLICAS: Spec = spec(
+const FORMER_LIMIT: Spec = LIMIT.formerly(
+    "sluice_batch_limit_requests",
+    "Deprecated, use sluice_batch_limit_rows. Most rows of the next batch on a slice.",
+);
+const REPLICAS: Spec = Spec::new(
     "sluice_replicas",
     Unit::Count,
     Kind::Gauge,
     &["model", "state"],
-    "Replicas by model and state: starting, warming, ready, draining or failed.",
+    "Replicas by state: starting, warming, ready, draining or failed. State asleep is 1 while the model is scaled to zero.",
 );
-const CACHE: Spec = spec(
+const CACHE: Spec = Spec::new(
     "sluice_cache_requests_total",
     Unit::Count,
     Kind::Counter,
     &["model", "result"],
-    "Requests looked up in the prediction cache, by model and result: hit, joined or miss.",
+    "Requests looked up in the response cache, by result: hit, joined or miss.",
 );
-const CACHE_BYTES: Spec = spec(
+const CACHE_BYTES: Spec = Spec::new(
     "sluice_cache_bytes",
     Unit::Bytes,
     Kind::Gauge,
     MODEL,
-    "Memory taken by remembered answers.",
+    "Memory of the response cache.",
 );
-const TENANT_REQUESTS: Spec = spec(
+const TENANT_REQUESTS: Spec = Spec::new(
     "sluice_tenant_requests_total",
     Unit::Count,
     Kind::Counter,
     &["tenant", "outcome"],
-    "Requests that ended, by tenant and how: served, refused, quota, abandoned or failed.",
+    "Requests that ended, by outcome: served, refused, quota, abandoned or failed.",
 );
-const TENANT_ROWS: Spec = spec(
+const TENANT_ROWS: Spec = Spec::new(
     "sluice_tenant_rows_total",
     Unit::Count,
     Kind::Counter,
     &["tenant"],
-    "Rows asked for, by tenant; a tenant's rate is counted in them.",
+    "Rows requested; a tenant's rate limit counts rows.",
 );
-const TENANT_RATE: Spec = spec(
+const TENANT_RATE: Spec = Spec::new(
     "sluice_tenant_rate_limit_rows_per_second",
     Unit::Count,
     Kind::Gauge,
     &["tenant"],
-    "Rows a second a tenant may ask for, where it has a limit.",
+    "The tenant's rate limit, if it has one.",
 );
-const SPANS: Spec = spec(
+const SPANS: Spec = Spec::new(
     "sluice_trace_spans_total",
     Unit::Count,
     Kind::Counter,
     &["result"],
-    "Spans of traced requests, by what became of them: exported or dropped.",
+    "Spans of traced requests, by result: exported or dropped.",
 );
-const RELOAD_OK: Spec = spec(
+const RELOAD_OK: Spec = Spec::new(
     "sluice_config_last_reload_successful",
     Unit::Count,
     Kind::Gauge,
     &[],
-    "Whether the last attempt to load the configuration succeeded.",
+    "1 if the last reload of the configuration succeeded, 0 if it was rejected.",
 );
-const RELOAD_AT: Spec = spec(
+const RELOAD_AT: Spec = Spec::new(
     "sluice_config_last_reload_success_timestamp_seconds",
     Unit::Seconds,
     Kind::Gauge,
     &[],
     "When the configuration in force was loaded.",
 );
-const BUILD: Spec = spec(
+const BUILD: Spec = Spec::new(
     "sluice_build_info",
     Unit::Count,
     Kind::Gauge,
     &["version", "revision"],
-    "The version and revision running.",
+    "Always 1: the version and revision that run.",
 );
 
 /// Every metric, in the order of the page and of the documentation.
@@ -176,8 +175,10 @@ pub const ALL: &[Spec] = &[
     OLDEST,
     IN_FLIGHT,
     BATCH_ROWS,
+    BATCH_REQUESTS,
     BATCHES,
     LIMIT,
+    FORMER_LIMIT,
     REPLICAS,
     CACHE,
     CACHE_BYTES,

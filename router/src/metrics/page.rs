@@ -44,7 +44,9 @@ pub(super) fn merge(rendered: &[String]) -> String {
     }
     let mut page = String::with_capacity(rendered.iter().map(String::len).sum());
     for spec in ALL {
-        let Some(samples) = families.get_mut(spec.name) else { continue };
+        // A former name shows what is recorded under the present one.
+        let recorded = spec.replaced_by.unwrap_or(spec.name);
+        let Some(samples) = families.get_mut(recorded) else { continue };
         let kind = match spec.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -57,7 +59,8 @@ pub(super) fn merge(rendered: &[String]) -> String {
         write_help_line(&mut page, spec.name, None, None, spec.help);
         write_type_line(&mut page, spec.name, None, None, kind);
         for sample in samples {
-            page.push_str(sample);
+            page.push_str(spec.name);
+            page.push_str(&sample[recorded.len()..]);
             page.push('\n');
         }
     }
@@ -71,7 +74,7 @@ mod tests {
     use serve::count::{ModelMetrics, Outcome};
 
     use super::*;
-    use crate::metrics::{BUILD, OBJECTIVE, REQUEST_SECONDS, REQUESTS, fleet::SLICE_BUSY};
+    use crate::metrics::{BUILD, LIMIT, OBJECTIVE, REQUEST_SECONDS, REQUESTS, fleet::SLICE_BUSY};
 
     fn page(record: impl FnOnce(), models: &[&ModelMetrics]) -> String {
         let scrape = PrometheusBuilder::new().build_recorder();
@@ -113,6 +116,15 @@ mod tests {
         let written = page(|| number(&SLICE_BUSY, ["g", "s", "p"], -0.0), &[]);
         assert!(written.contains(&format!("# TYPE {name} counter\n")), "{written}");
         assert!(written.ends_with("} 0\n"), "{written}");
+    }
+
+    #[test]
+    fn former_name_shows_the_same_samples() {
+        let written = page(|| number(&LIMIT, ["m", "s"], 8.0), &[]);
+        for name in ["sluice_batch_limit_rows", "sluice_batch_limit_requests"] {
+            let line = format!("# TYPE {name} gauge\n{name}{{model=\"m\",slice=\"s\"}} 8\n");
+            assert!(written.contains(&line), "{written}");
+        }
     }
 
     #[test]

@@ -3,65 +3,64 @@
 use super::{
     Kind, Spec, Unit,
     page::{count, number},
-    spec,
 };
 use crate::{progress::PinPhase, state::State};
 
-pub(super) const DEMAND: Spec = spec(
+pub(super) const DEMAND: Spec = Spec::new(
     "sluice_placement_demand_requests_per_second",
     Unit::Count,
     Kind::Gauge,
     &["model"],
-    "Rows a second that a model is provided for, by the forecast.",
+    "Forecast demand that placement provides for, in rows/s.",
 );
-pub(super) const CAPACITY: Spec = spec(
+pub(super) const CAPACITY: Spec = Spec::new(
     "sluice_placement_capacity_requests_per_second",
     Unit::Count,
     Kind::Gauge,
     &["model"],
-    "Rows a second that a model's replicas serve within the objective, once that is known.",
+    "Rows/s that the model's replicas serve within the objective, once measured.",
 );
-pub(super) const GPUS: Spec = spec(
+pub(super) const GPUS: Spec = Spec::new(
     "sluice_placement_gpus",
     Unit::Count,
     Kind::Gauge,
     &[],
-    "GPUs that have or shall have a replica.",
+    "GPUs that have, or will have, a replica.",
 );
-pub(super) const MOVES: Spec = spec(
+pub(super) const MOVES: Spec = Spec::new(
     "sluice_placement_moves_total",
     Unit::Count,
     Kind::Counter,
     &["reason"],
-    "Replicas loaded (start) and let go (stop), and GPUs cut otherwise (cut).",
+    "Changes of placement: replicas started (start) and stopped (stop), GPUs reshaped (cut).",
 );
-pub(super) const REFUSED: Spec = spec(
+pub(super) const REFUSED: Spec = Spec::new(
     "sluice_placement_refusals",
     Unit::Count,
     Kind::Gauge,
     &[],
-    "What the placer would do and cannot.",
+    "Unplaced replicas; /admin/v1/plan says why.",
 );
-pub(super) const PINS: Spec = spec(
+pub(super) const PINS: Spec = Spec::new(
     "sluice_placement_pins",
     Unit::Count,
     Kind::Gauge,
     &["state"],
-    "Replicas that operators have pinned: held, starting, or waiting for what cannot be now.",
+    "Replicas that operators pinned, by state: held, starting or waiting.",
 );
-pub(super) const INTERFERENCE: Spec = spec(
+pub(super) const INTERFERENCE: Spec = Spec::new(
     "sluice_interference_ratio",
     Unit::Ratio,
     Kind::Gauge,
     &["model", "slice"],
-    "How many times as long as in its warm-up a batch takes beside its neighbours.",
+    "Slowdown of a batch beside its neighbors, compared with its warm-up.",
 );
-pub(super) const ERROR: Spec = spec(
+pub(super) const ERROR: Spec = Spec::new(
     "sluice_interference_error_ratio",
     Unit::Ratio,
     Kind::Gauge,
     &[],
-    "The median error of predicted slowdowns, as a part of what was seen.",
+    "Median relative error of predicted slowdowns.",
 );
 
 pub(super) fn record(state: &State) {

@@ -22,24 +22,20 @@ pub struct Change {
 }
 
 impl Change {
-    /// Sets `key` too.
     pub fn put(mut self, key: impl Into<String>, value: Value) -> Self {
         self.put.insert(key.into(), value);
         self
     }
 
-    /// Removes `key` too.
     pub fn delete(mut self, key: impl Into<String>) -> Self {
         self.delete.push(key.into());
         self
     }
 
-    /// Whether nothing would change.
     pub fn is_empty(&self) -> bool {
         self.put.is_empty() && self.delete.is_empty()
     }
 
-    /// What it sets, and what it removes.
     pub fn into_parts(self) -> (Records, Vec<String>) {
         (self.put, self.delete)
     }

@@ -45,7 +45,6 @@ impl Files {
         names.find(|name| !name.exists()).unwrap_or_else(|| self.beside(ending))
     }
 
-    /// Opens the file for appending.
     pub(crate) fn append(&self) -> io::Result<File> {
         OpenOptions::new().append(true).open(&self.path)
     }

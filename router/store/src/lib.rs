@@ -44,7 +44,6 @@ use self::{
     medium::{Medium, Through},
 };
 
-/// Every record by its key.
 pub type Records = BTreeMap<String, Value>;
 
 /// Brings records of one version to the next.
@@ -59,13 +58,11 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The version written.
     pub fn version(&self) -> u32 {
         u32::try_from(self.migrations.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 }
 
-/// A file of records, open for commits.
 #[derive(Debug)]
 pub struct Store {
     files: Files,
@@ -81,25 +78,13 @@ pub struct Store {
     broken: bool,
 }
 
-/// Why a file of records cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The system would not let us.
     #[error("cannot {what} {}", .path.display())]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Another process has it.
+    Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error("{} is in use by another process", .path.display())]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// A line before the last is damaged, or the first.
     #[error(
         "{}:{line}: the state file is damaged here and was left as it is; restore it from a copy \
@@ -107,9 +92,7 @@ pub enum OpenError {
         .path.display(), .previous.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// From 1.
         line: usize,
         /// The file before the last rewrite, if there is one.
         previous: PathBuf,
@@ -119,43 +102,24 @@ pub enum OpenError {
         "{} has version {found}, this program understands up to {known}; it was left as it is",
         .path.display()
     )]
-    TooNew {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-        /// Ours.
-        known: u32,
-    },
+    TooNew { path: PathBuf, found: u32, known: u32 },
     /// Its records could not be brought to the current version.
     #[error("{} could not be brought from version {from} on: {why}; it was left as it is", .path.display())]
     Migration {
-        /// The file.
         path: PathBuf,
         /// The version that was not left.
         from: u32,
-        /// What stood in the way.
         why: String,
     },
 }
 
-/// Why a commit did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// It could not be written, and nothing of it remains.
     #[error("cannot write to {}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// An earlier failure left the file in an unknown state.
+    Io { path: PathBuf, source: io::Error },
     #[error("{} is closed for writing after a failed write; reopen it", .path.display())]
-    Broken {
-        /// The file.
-        path: PathBuf,
-    },
+    Broken { path: PathBuf },
 }
 
 impl Store {
@@ -164,7 +128,6 @@ impl Store {
         open::open(path, schema, medium::plain)
     }
 
-    /// Every record.
     pub fn records(&self) -> &Records {
         &self.records
     }

@@ -8,14 +8,12 @@ const FORMAT: &str = "sluice-state";
 /// Eight hexadecimal digits and a space.
 const PREFIX: usize = 9;
 
-/// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     format: String,
     version: u32,
 }
 
-/// The first line of a file of `version`.
 pub(crate) fn header(version: u32) -> Vec<u8> {
     encode(&Header { format: FORMAT.to_owned(), version })
 }
@@ -26,7 +24,6 @@ pub(crate) fn version(line: &[u8]) -> Option<u32> {
     (header.format == FORMAT).then_some(header.version)
 }
 
-/// The line of one commit.
 pub(crate) fn commit(change: &Change) -> Vec<u8> {
     encode(change)
 }

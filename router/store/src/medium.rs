@@ -35,7 +35,6 @@ impl Medium for File {
 /// What a file open for appending is written through.
 pub(crate) type Through = fn(File) -> Box<dyn Medium>;
 
-/// The file as it is.
 pub(crate) fn plain(file: File) -> Box<dyn Medium> {
     Box::new(file)
 }

@@ -16,7 +16,6 @@ use crate::{
 /// A store, and what was found on opening it.
 #[derive(Debug)]
 pub struct Opened {
-    /// The store.
     pub store: Store,
     /// Where the rest of a commit is kept that was cut off, if one was.
     pub torn: Option<PathBuf>,
@@ -60,12 +59,9 @@ pub(crate) fn open(path: &Path, schema: &Schema, through: Through) -> Result<Ope
     Ok(Opened { store, torn, migrated_from })
 }
 
-/// What a file says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// Of its records.
     pub version: u32,
-    /// All of them.
     pub records: Records,
     /// Bytes up to the end of the last whole commit.
     pub length: usize,

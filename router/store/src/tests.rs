@@ -11,7 +11,6 @@ use super::*;
 
 const SCHEMA: Schema = Schema { migrations: &[] };
 
-/// A folder of its own, gone after the test.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Method;
 use router::reload::ReloadError;
 use serde_json::json;
-use serve::drain::Ended;
+use serve::drain::{Ended, StopSignal};
 
 use crate::{
     client::{Client, Raw},
@@ -198,7 +198,7 @@ async fn events_are_the_past_once_and_then_the_state_until_the_router_closes() {
     let server = Server::start().await;
     let mut raw = Raw::connect(server.admin).await;
     raw.say(b"GET /admin/v1/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
-    server.signal.send(()).await.unwrap();
+    server.signal.send(StopSignal::Terminate).await.unwrap();
     let said = soon("the end of the stream", raw.rest()).await;
     assert!(said.contains("content-type: text/event-stream"), "{said}");
     assert!(said.contains("event: history\ndata: {}\n\n"), "{said}");

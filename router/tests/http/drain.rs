@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serve::drain::{Ended, Phase};
+use serve::drain::{Ended, Phase, StopSignal};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -15,7 +15,7 @@ async fn a_draining_router_is_not_ready_but_still_serves_and_asks_to_close() {
     let server = Server::limited(|settings| settings.drain_delay = FOREVER).await;
     let mut old = server.client().await;
     old.must_serve().await;
-    server.signal.send(()).await.unwrap();
+    server.signal.send(StopSignal::Terminate).await.unwrap();
     let mut phase = server.state.drain.watch();
     soon("the drain begins", phase.wait_for(|phase| *phase == Phase::Leaving)).await.unwrap();
 
@@ -47,7 +47,7 @@ async fn requests_in_flight_are_answered_before_the_end() {
     let mut idle = server.client().await;
     idle.get("/v2").await;
 
-    server.signal.send(()).await.unwrap();
+    server.signal.send(StopSignal::Terminate).await.unwrap();
     soon("the idle connection is closed", idle.connection.take().unwrap()).await.unwrap();
     soon("the listener is closed", async {
         while TcpStream::connect(server.address).await.is_ok() {
@@ -86,7 +86,7 @@ async fn an_http2_client_is_told_to_go_away_when_the_listener_closes() {
     let server = Server::start().await;
     let mut client = Client::connect_http2(server.address).await;
     client.must_serve().await;
-    server.signal.send(()).await.unwrap();
+    server.signal.send(StopSignal::Terminate).await.unwrap();
     soon("the connection ends", client.connection.take().unwrap()).await.unwrap();
     assert_eq!(soon("the end", server.ended).await.unwrap(), Ended::Finished);
 }
@@ -100,7 +100,7 @@ async fn a_request_on_its_way_when_the_listener_closes_is_answered() {
         raw.say(&request[..already_said]).await;
         // The server has the connection once it serves a later one.
         assert!(Raw::connect(server.address).await.is_served().await);
-        server.signal.send(()).await.unwrap();
+        server.signal.send(StopSignal::Terminate).await.unwrap();
         let mut phase = server.state.drain.watch();
         soon("the close", phase.wait_for(|phase| *phase == Phase::Closing)).await.unwrap();
         raw.say(&request[already_said..]).await;

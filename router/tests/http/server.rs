@@ -17,7 +17,7 @@ use serde_json::json;
 use serve::{
     auth::Access,
     doors::oip::{self, ServerState, backend::Backend},
-    drain::{Drain, Ended, Times},
+    drain::{Drain, Ended, StopSignal, Times},
 };
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 
@@ -36,7 +36,7 @@ pub(crate) struct Server {
     pub(crate) admin: SocketAddr,
     pub(crate) state: Arc<ServerState<Models>>,
     reload: Arc<Mutex<Option<ReloadError>>>,
-    pub(crate) signal: mpsc::Sender<()>,
+    pub(crate) signal: mpsc::Sender<StopSignal>,
     pub(crate) ended: JoinHandle<Ended>,
 }
 

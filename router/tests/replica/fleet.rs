@@ -30,19 +30,6 @@ use tokio::{
 /// Far longer than anything here takes, on a machine with other work too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// SplitMix64: small, seedable, and the same on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 /// One model in a fleet.
 pub(crate) struct Bed {
     pub(crate) model: Arc<Model>,

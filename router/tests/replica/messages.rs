@@ -14,6 +14,7 @@ use std::{
 
 use config::{Batching, Model as Settings};
 use serve::{error::InferError, model::Served};
+use simgpu::random::Random;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -21,7 +22,7 @@ use tokio::{
 
 use crate::{
     executor::{DEEDS, Deed, Executor},
-    fleet::{Bed, Random, Worker, asking, ready},
+    fleet::{Bed, Worker, asking, ready},
     stack,
 };
 
@@ -40,7 +41,7 @@ pub(crate) fn settings() -> Settings {
 async fn executors(seed: u64, healed: &Arc<AtomicBool>) -> Vec<Executor> {
     let mut executors = Vec::new();
     for number in 0..3 {
-        let mut random = Random(seed * 3 + number);
+        let mut random = Random::new(seed * 3 + number);
         let healed = Arc::clone(healed);
         let choose = move || {
             let errs = random.below(8) == 0 && !healed.load(Ordering::Relaxed);
@@ -83,7 +84,7 @@ async fn run(seed: u64) -> BTreeMap<Deed, u32> {
     worker.report(ready(&addresses, 4, 1_000)).await;
     bed.at_rest(3, seed).await;
 
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut asked = JoinSet::new();
     for number in 0..REQUESTS {
         let allowed = Duration::from_millis(300 + random.below(700));

@@ -100,10 +100,10 @@ class Process:
 class Router(Process):
     """`sluice up`, ready."""
 
-    def __init__(self, config, core=None, executor_core=None, executors=1):
+    def __init__(self, config, core=None, executor_core=None, executors=1, program=None):
         self.executors = executors
         self.executor_core = executor_core
-        command = [SLUICE, "up", "--config", config]
+        command = [program or SLUICE, "up", "--config", config]
         log = open(WORK / "up.log", "w")
         super().__init__(command, core, stdout=subprocess.PIPE, stderr=log, text=True)
 

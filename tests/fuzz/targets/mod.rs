@@ -17,9 +17,7 @@ mod worker;
 
 use std::{fs, path::PathBuf};
 
-/// One reader under test.
 pub(crate) struct Target {
-    /// What it is called.
     pub(crate) name: &'static str,
     /// Reads the input; a panic is a finding.
     pub(crate) run: fn(&[u8]),
@@ -27,7 +25,6 @@ pub(crate) struct Target {
     pub(crate) seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every reader.
 pub(crate) const TARGETS: [Target; 10] = [
     Target { name: "request", run: request::run, seeds: request::seeds },
     Target { name: "configuration", run: configuration::run, seeds: configuration::seeds },
@@ -58,7 +55,6 @@ fn root() -> &'static str {
     if env!("CARGO_MANIFEST_DIR").ends_with("driver") { "../../.." } else { "." }
 }
 
-/// The input as text, if it is.
 fn text(input: &[u8]) -> Option<&str> {
     std::str::from_utf8(input).ok()
 }

@@ -22,9 +22,7 @@ const SLOTS: u64 = 64;
 
 /// What a device handle stands for.
 pub(crate) enum Handle {
-    /// The GPU at an index.
     Gpu(usize),
-    /// The MIG device of a slot of the GPU at an index.
     Mig(usize, u32),
 }
 
@@ -44,7 +42,6 @@ pub(crate) fn compute<T>(serial: u64) -> *mut T {
     handle(COMPUTE, serial)
 }
 
-/// Reads any device handle.
 pub(crate) fn device_of<T>(handle: *mut T) -> Result<Handle, Code> {
     match split(handle) {
         (GPU, number @ 1..) => Ok(Handle::Gpu(number as usize - 1)),
@@ -86,7 +83,6 @@ fn computes(instance: &Instance) -> impl Iterator<Item = &Compute> {
     instance.compute.iter()
 }
 
-/// What is in a slot of a GPU.
 pub(crate) fn in_slot(device: &Device, slot: u32) -> Result<(&Instance, &Compute), Code> {
     let mut all = device
         .instances

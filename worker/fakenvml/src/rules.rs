@@ -15,7 +15,6 @@ use crate::{
 /// Compute slices of each compute instance profile; its place here is its number and its id.
 const COMPUTE: [u32; 5] = [1, 2, 3, 4, 7];
 
-/// The table's entry of a GPU that knows MIG.
 pub(crate) fn kind(device: &Device) -> Result<&'static Kind, Code> {
     if device.mig == Mig::Unsupported {
         return Err(NOT_SUPPORTED);
@@ -23,7 +22,6 @@ pub(crate) fn kind(device: &Device) -> Result<&'static Kind, Code> {
     table::kind(&device.kind).ok_or(NOT_SUPPORTED)
 }
 
-/// The profile with that id.
 pub(crate) fn profile(device: &Device, id: u32) -> Result<&'static Profile, Code> {
     kind(device)?.by_id(id).ok_or(INVALID_ARGUMENT)
 }
@@ -72,7 +70,6 @@ impl Taken {
     }
 }
 
-/// How many instances of a profile could still be made.
 pub(crate) fn remaining(device: &Device, profile: u32) -> Result<u32, Code> {
     let wanted = cut_profile(device, profile)?;
     let kind = kind(device)?;

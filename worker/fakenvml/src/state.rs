@@ -13,19 +13,15 @@ use crate::table;
 
 const BLOCK: usize = 4096;
 
-/// Everything that can be asked of the library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// The driver's version.
     pub driver: String,
     /// Whether callers may list, create and destroy instances.
     pub privileged: bool,
-    /// The GPUs, by index.
     pub devices: Vec<Device>,
     /// What has happened and no event set has been told of.
     pub events: Vec<Event>,
-    /// What is to go wrong.
     pub faults: Vec<Fault>,
     /// Instances made so far; an instance's handle is the count when it was made.
     pub made: u64,
@@ -33,19 +29,15 @@ pub struct State {
     pub attacks: u64,
 }
 
-/// A GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// Its name in the MIG table; a GPU without MIG may have any.
     pub kind: String,
-    /// Its name as a product.
     pub name: String,
-    /// Its UUID.
     pub uuid: String,
     /// Whether it is, or can be, cut.
     pub mig: Mig,
-    /// What it is cut into.
     pub instances: Vec<Instance>,
     /// Processes on the whole of it, while it is not cut.
     pub pids: Vec<u32>,
@@ -53,38 +45,29 @@ pub struct Device {
     pub power_mw: Option<u32>,
     /// The clock of its multiprocessors.
     pub clock_mhz: Option<u32>,
-    /// Its temperature.
     pub temperature_c: Option<u32>,
     /// Corrected and uncorrected errors of memory since the driver was loaded.
     pub ecc: Option<(u64, u64)>,
 }
 
-/// Whether a GPU can be cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mig {
-    /// It never can.
     Unsupported,
-    /// It could.
     Off,
     /// It is not now, and will be after a reset.
     Pending,
-    /// It is.
     On,
 }
 
-/// A GPU instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Instance {
     /// Its id, unique on its GPU while it lives.
     pub id: u32,
-    /// The id of its profile.
     pub profile: u32,
     /// Its first memory slice.
     pub start: u32,
-    /// Its handle.
     pub serial: u64,
-    /// Its compute instances.
     pub compute: Vec<Compute>,
 }
 
@@ -94,25 +77,19 @@ pub struct Instance {
 pub struct Compute {
     /// Its id, unique in its GPU instance while it lives.
     pub id: u32,
-    /// The id of its profile.
     pub profile: u32,
-    /// Its handle.
     pub serial: u64,
     /// The index of its MIG device.
     pub slot: u32,
-    /// The UUID of its MIG device.
     pub uuid: String,
-    /// The processes using it.
     pub pids: Vec<u32>,
 }
 
-/// An Xid error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
     /// The index of its GPU.
     pub device: usize,
-    /// The error.
     pub xid: u64,
     /// The GPU instance it struck, if one alone.
     pub gpu_instance: Option<u32>,

@@ -35,7 +35,6 @@ static PATH: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     Some(library.parent()?.join(STATE_FILE))
 });
 
-/// Runs a call of the initialised library.
 pub(crate) fn call(name: &str, body: &mut dyn FnMut(&mut State) -> Result<(), Code>) -> Code {
     if USERS.load(Ordering::Relaxed) == 0 {
         return UNINITIALIZED;
@@ -43,7 +42,6 @@ pub(crate) fn call(name: &str, body: &mut dyn FnMut(&mut State) -> Result<(), Co
     run(name, body)
 }
 
-/// Runs the call that initialises it.
 pub(crate) fn init(name: &str) -> Code {
     let code = run(name, &mut |_| Ok(()));
     if code == SUCCESS {
@@ -52,7 +50,6 @@ pub(crate) fn init(name: &str) -> Code {
     code
 }
 
-/// Undoes one [`init`].
 pub(crate) fn shutdown() -> Code {
     let fewer = |users: u32| users.checked_sub(1);
     match USERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer) {

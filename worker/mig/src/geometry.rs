@@ -36,7 +36,6 @@ impl Position {
         }
     }
 
-    /// Its size.
     pub fn profile(self) -> &'static Profile {
         self.profile
     }
@@ -87,7 +86,6 @@ impl fmt::Display for Geometry {
 }
 
 impl Geometry {
-    /// A GPU without slices.
     pub fn empty(kind: &'static Kind) -> Self {
         Self { kind, positions: Vec::new() }
     }
@@ -112,7 +110,6 @@ impl Geometry {
         Ok(Self { kind, positions })
     }
 
-    /// The GPU.
     pub fn kind(&self) -> &'static Kind {
         self.kind
     }
@@ -129,7 +126,6 @@ impl Geometry {
         Self::new(self.kind, positions)
     }
 
-    /// Whether one slice more is possible.
     pub fn has_room_for(&self, position: Position) -> bool {
         self.with(position).is_ok()
     }
@@ -201,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_a100_has_nineteen_maximal_layouts_and_seventy_eight_with_double_memory() {
+    fn a100_has_19_maximal_geometries_and_78_with_double_memory() {
         for name in ["A100-40GB", "A100-80GB", "H100-80GB", "H200-141GB", "B200-180GB"] {
             assert_eq!(maximal(name, false).len(), 19, "{name}");
             assert_eq!(maximal(name, true).len(), 78, "{name}");

@@ -7,7 +7,6 @@ const HEADER: &str = "profile,batch,processes,throughput_rps,latency_ms";
 /// Latencies are often rounded to this; throughput then says them finer.
 const ROUNDING_MS: f64 = 0.51;
 
-/// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The slice's profile, such as `3g.40gb`.
@@ -36,7 +35,6 @@ impl Row {
 pub struct Wrong {
     /// Line and column, counted from 1.
     pub place: Option<(usize, usize)>,
-    /// What is wrong.
     pub message: String,
 }
 

@@ -9,12 +9,10 @@ use serde::Deserialize;
 
 use crate::{MigError, Position};
 
-/// A model of GPU, as MIG sees it.
 #[derive(Debug)]
 pub struct Kind {
     /// Its name in configurations, `A100-80GB`.
     pub name: String,
-    /// Compute slices to share out.
     pub compute_slices: u8,
     /// Memory slices to share out; positions count these.
     pub memory_slices: u8,
@@ -33,9 +31,7 @@ pub struct Kind {
 pub struct Profile {
     /// Its name, `3g.40gb`.
     pub name: String,
-    /// Compute slices it takes.
     pub compute_slices: u8,
-    /// Memory slices it takes.
     pub memory_slices: u8,
     /// The memory slices it can start at.
     #[serde(rename = "placement_starts")]
@@ -44,7 +40,6 @@ pub struct Profile {
     pub max_instances: u8,
     /// Memory it really has, in GiB, which is less than its name says.
     pub memory_gib: f64,
-    /// Streaming multiprocessors it has.
     pub sm: u16,
     /// Whether it takes the media engines, of which there is one set.
     #[serde(rename = "media_extensions")]
@@ -86,7 +81,6 @@ pub fn kinds() -> &'static [Kind] {
     &KINDS
 }
 
-/// The GPU of that name.
 pub fn kind(name: &str) -> Result<&'static Kind, MigError> {
     kinds().iter().find(|kind| kind.name == name).ok_or_else(|| {
         let known: Vec<_> = kinds().iter().map(|kind| kind.name.as_str()).collect();
@@ -135,7 +129,6 @@ fn pci_id(text: &str) -> u32 {
 }
 
 impl Kind {
-    /// The profile of that name.
     pub fn profile(&'static self, name: &str) -> Result<&'static Profile, MigError> {
         self.profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {
             let known: Vec<_> = self.profiles.iter().map(|known| known.name.as_str()).collect();
@@ -163,7 +156,6 @@ impl Kind {
         positions
     }
 
-    /// The slice that is the whole GPU.
     pub fn whole(&'static self) -> Position {
         self.profiles
             .iter()

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub struct Batch {
     /// Chosen by the router, and unique on its connection while the batch lives.
     pub id: u64,
-    /// The replica that shall run it.
     pub replica: u32,
     /// The inputs every request has, in the model's order.
     pub inputs: Vec<TensorHead>,
@@ -23,7 +22,6 @@ pub struct Batch {
 /// A tensor's description, but for the batch dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorHead {
-    /// The tensor's name in the model.
     pub name: String,
     /// Its datatype as the Open Inference Protocol spells it.
     pub datatype: String,
@@ -40,21 +38,15 @@ pub struct Part {
     pub bytes: Vec<u32>,
 }
 
-/// How a batch ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The batch's id.
     pub batch: u64,
-    /// Its end.
     pub outcome: Outcome,
-    /// What the executor measured.
     pub facts: Facts,
 }
 
-/// The three ends of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It ran, and its outputs are the body.
     Done(Answer),
     /// It gave no outputs.
     Failed(Failure),
@@ -74,12 +66,9 @@ pub struct Answer {
     pub requests: Vec<Part>,
 }
 
-/// Why a batch gave no outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Who is to blame.
     pub blame: Blame,
-    /// For people.
     pub message: String,
 }
 
@@ -124,36 +113,16 @@ impl Facts {
     }
 }
 
-/// Why a batch or its result is not consistent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// The lengths in the header do not account for the body.
     #[error("parts add up to {parts} bytes, the body has {body}")]
-    Body {
-        /// Sum of the lengths in the header.
-        parts: u64,
-        /// Length of the body.
-        body: u64,
-    },
-    /// A request in the batch has another number of tensors than the batch.
+    Body { parts: u64, body: u64 },
     #[error("request {request} has {found} tensors, the batch has {wanted}")]
-    Tensors {
-        /// Index of the request.
-        request: usize,
-        /// Tensors it has.
-        found: usize,
-        /// Tensors the batch has.
-        wanted: usize,
-    },
-    /// A request without rows, or a batch without requests.
+    Tensors { request: usize, found: usize, wanted: usize },
     #[error("the batch has a request without rows, or no requests")]
     Empty,
-    /// The rows of a batch are more than can be counted.
     #[error("the batch has {rows} rows")]
-    Rows {
-        /// Their number.
-        rows: u64,
-    },
+    Rows { rows: u64 },
 }
 
 impl Batch {
@@ -162,7 +131,6 @@ impl Batch {
         self.requests.iter().fold(0, |sum, part| sum.saturating_add(part.rows))
     }
 
-    /// The bytes of all its tensors.
     pub fn body_len(&self) -> u64 {
         body_len(&self.requests)
     }
@@ -180,7 +148,6 @@ impl Batch {
 }
 
 impl Answer {
-    /// The bytes of all its tensors.
     pub fn body_len(&self) -> u64 {
         body_len(&self.requests)
     }

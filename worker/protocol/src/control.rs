@@ -20,12 +20,10 @@ pub enum Order {
         replica: u32,
         /// The specification's [digest](ModelSpec::digest), as the router reckoned it.
         digest: u64,
-        /// What to load.
         spec: Box<ModelSpec>,
     },
     /// Finish the batches of `replica` and drop its model.
     Unload {
-        /// The replica's id.
         replica: u32,
     },
     /// Take `factor` times as long as alone from now on, if only pretending to work: neighbours
@@ -34,7 +32,6 @@ pub enum Order {
         /// At least 1, as a rule.
         factor: f64,
     },
-    /// Exit.
     Stop,
 }
 
@@ -69,13 +66,9 @@ pub struct ExecutorId {
 pub struct ExecutorState {
     /// The executor's [`VERSION`](crate::VERSION).
     pub version: u16,
-    /// Where it sits.
     pub seat: ExecutorId,
-    /// The label of its slice.
     pub slice: String,
-    /// Its process id.
     pub pid: u32,
-    /// The device it was shown.
     pub device: Option<String>,
     /// Microseconds it has run batches since it started, warming included.
     pub busy_us: u64,
@@ -83,21 +76,16 @@ pub struct ExecutorState {
     pub replicas: Vec<LoadedReplica>,
 }
 
-/// A model in an executor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadedReplica {
-    /// The replica's id.
     pub replica: u32,
-    /// Its model's name.
     pub model: String,
-    /// Its model's version.
     pub version: String,
     /// What the operator says it needs, in MiB.
     pub memory_mib: u64,
     /// The digest of what was ordered.
     pub digest: u64,
-    /// How far it is.
     pub state: ReplicaState,
 }
 

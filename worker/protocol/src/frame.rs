@@ -22,9 +22,7 @@ pub const MAX_HELLO: u32 = 1 << 12;
 /// Which way a frame travels, so that a peer talking to itself is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// From a router, for an executor.
     Router,
-    /// From an executor, for a router.
     Executor,
 }
 
@@ -48,7 +46,6 @@ impl Peer {
 /// The fixed start of a frame: how many bytes of header and body follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prelude {
-    /// Who sent the frame.
     pub from: Peer,
     /// Bytes of header, at most [`MAX_HEADER`].
     pub header_len: u32,
@@ -59,55 +56,25 @@ pub struct Prelude {
 /// Why a frame was refused; the connection it came on is of no further use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The peer speaks another version.
     #[error("the peer speaks protocol version {theirs}, this program speaks {VERSION}")]
-    Version {
-        /// The peer's version.
-        theirs: u16,
-    },
-    /// The frame came from the wrong side, or is not a frame of this protocol at all.
+    Version { theirs: u16 },
     #[error("frame of kind {kind} where kind {wanted} belongs")]
-    Kind {
-        /// As received.
-        kind: u16,
-        /// What this side reads.
-        wanted: u16,
-    },
-    /// The header is larger than allowed.
+    Kind { kind: u16, wanted: u16 },
     #[error("header of {len} bytes, at most {limit} are allowed")]
-    HeaderTooLarge {
-        /// Its length in bytes.
-        len: u64,
-        /// The most allowed.
-        limit: u32,
-    },
-    /// The body is larger than allowed.
+    HeaderTooLarge { len: u64, limit: u32 },
     #[error("body of {len} bytes, at most {limit} are allowed")]
-    BodyTooLarge {
-        /// Its length in bytes.
-        len: u64,
-        /// The most allowed.
-        limit: u32,
-    },
-    /// The header's bytes are not a message.
+    BodyTooLarge { len: u64, limit: u32 },
     #[error("header of {len} bytes is not a message")]
-    Header {
-        /// Its length in bytes.
-        len: usize,
-    },
-    /// The batch or its result is not consistent.
+    Header { len: usize },
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// The peer does not know this executor's token.
     #[error("the token is not this executor's")]
     Token,
-    /// A message where the other side's hello, or anything but a hello, was due.
     #[error("a message came out of turn")]
     OutOfTurn,
 }
 
 impl Prelude {
-    /// The bytes on the wire.
     pub fn encode(self) -> [u8; PRELUDE_LEN] {
         let mut bytes = [0; PRELUDE_LEN];
         bytes[0..2].copy_from_slice(&VERSION.to_le_bytes());
@@ -166,16 +133,12 @@ pub enum ToExecutor {
     Hello {
         /// The router's [`VERSION`].
         version: u16,
-        /// The executor's token, as its worker reported it.
         token: String,
     },
     /// Run this batch; the body holds its tensors.
     Batch(Batch),
     /// Do not start this batch if it has not started.
-    Cancel {
-        /// The batch's id.
-        batch: u64,
-    },
+    Cancel { batch: u64 },
     /// Say that you are there, whatever you are at.
     Ping,
 }
@@ -183,20 +146,15 @@ pub enum ToExecutor {
 /// What an executor sends to a router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromExecutor {
-    /// The answer to a good hello.
     Hello {
         /// The executor's [`VERSION`].
         version: u16,
         /// The label of the slice it owns, `gpu0:3g@4`.
         slice: String,
-        /// Its process id.
         pid: u32,
     },
     /// The answer to a bad hello; the executor hangs up after it.
-    Refused {
-        /// For people.
-        reason: String,
-    },
+    Refused { reason: String },
     /// How a batch ended; the body holds the outputs if it was done.
     Reply(Reply),
     /// The answer to a ping, at once.

@@ -38,7 +38,6 @@ pub enum FromWorker {
     Report(Box<Report>),
     /// The answer to [`ToWorker::ReadLog`].
     Log {
-        /// The number of the question.
         question: u64,
         /// What there is; absent if this worker never had the rank.
         piece: Option<LogPiece>,
@@ -56,18 +55,12 @@ pub enum ToWorker {
     },
     /// The answer to a bad one; the router hangs up after it.
     Refused {
-        /// For people.
         reason: String,
     },
-    /// What shall be.
     Desired(Box<Desired>),
-    /// Asks for what a rank printed.
     ReadLog {
-        /// A number for the answer.
         question: u64,
-        /// The job.
         job: u64,
-        /// Its rank.
         rank: u32,
         /// Where to begin; absent, near the end.
         from: Option<u64>,
@@ -104,7 +97,6 @@ pub struct DesiredGpu {
     pub gpu: u32,
     /// How it shall be cut; absent, it stays as it is.
     pub positions: Option<Vec<String>>,
-    /// The slices that have work.
     pub slices: Vec<DesiredSlice>,
 }
 
@@ -114,7 +106,6 @@ pub struct DesiredGpu {
 pub struct DesiredSlice {
     /// Its position, or [`WHOLE`](crate::WHOLE).
     pub position: String,
-    /// Its replicas.
     pub replicas: Vec<DesiredReplica>,
     /// The rank it is lent to; never beside replicas.
     pub rank: Option<Box<DesiredRank>>,
@@ -138,25 +129,14 @@ pub struct DesiredReplica {
     pub serves: bool,
 }
 
-/// Why a worker may not join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// The worker speaks another version.
     #[error("the worker speaks version {theirs}, this router speaks {JOIN_VERSION}")]
-    Version {
-        /// The worker's version.
-        theirs: u16,
-    },
-    /// The worker does not know the fleet's token.
+    Version { theirs: u16 },
     #[error("the token is not this fleet's")]
     Token,
-    /// A name that is no name.
     #[error("{name:?} is no name for a worker: give 1 to 128 letters, digits, '.', '_' or '-'")]
-    Name {
-        /// As given.
-        name: String,
-    },
-    /// Something else came first.
+    Name { name: String },
     #[error("the first message must be a join")]
     OutOfTurn,
 }

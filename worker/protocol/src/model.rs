@@ -8,11 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
-    /// The model's name.
     pub name: String,
-    /// The model's version.
     pub version: String,
-    /// What runs it.
     pub engine: Engine,
     /// The most rows a batch will have, at least 1.
     pub max_batch: u32,
@@ -35,13 +32,10 @@ impl ModelSpec {
     }
 }
 
-/// What runs a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Engine {
-    /// An ONNX file, run in the executor.
     Onnx {
-        /// The file.
         path: String,
     },
     /// Another server, started and looked after by the executor.
@@ -53,7 +47,6 @@ pub enum Engine {
         curve: Vec<(u32, f64)>,
         /// The spread of latencies around the curve, as a share of it; 0 for none.
         noise: f64,
-        /// What it takes.
         inputs: Vec<TensorShape>,
         /// What it gives: an input of the same shape and datatype, or else zeros.
         outputs: Vec<TensorShape>,
@@ -73,7 +66,6 @@ pub struct Server {
     pub environment: BTreeMap<String, String>,
     /// Where it is started, if not where the executor was.
     pub directory: Option<String>,
-    /// What it calls the model.
     pub served_name: String,
     /// How long it may take until the model is ready, in milliseconds.
     pub ready_timeout_ms: u64,
@@ -97,7 +89,6 @@ pub struct Shapes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TensorShape {
-    /// Its name.
     pub name: String,
     /// Its datatype as the Open Inference Protocol spells it.
     pub datatype: String,
@@ -109,7 +100,6 @@ pub struct TensorShape {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmPoint {
-    /// Rows in each batch.
     pub batch: u32,
     /// Microseconds in the model, a number per run; the first run is left out where there were more.
     pub compute_us: Vec<u64>,

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesiredRank {
-    /// What to run.
     pub spec: RankSpec,
     /// Whether it shall stop, and has its notice to do so; it is killed then.
     pub stop: Option<Stop>,
@@ -17,7 +16,6 @@ pub struct DesiredRank {
     pub duty: u8,
 }
 
-/// An order to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -25,17 +23,14 @@ pub struct Stop {
     pub notice_ms: u64,
 }
 
-/// What runs as one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankSpec {
-    /// The job's number.
     pub job: u64,
     /// Which start of the job it belongs to; a rank of one start is never begun twice.
     pub run: u32,
     /// Which rank, from 0.
     pub rank: u32,
-    /// How many ranks there are.
     pub world_size: u32,
     /// Which of the ranks on its machine, from 0.
     pub local_rank: u32,
@@ -45,7 +40,6 @@ pub struct RankSpec {
     pub master_address: String,
     /// The port that rank 0 may listen on.
     pub master_port: u16,
-    /// The program and its arguments.
     pub argv: Vec<String>,
     /// What its environment has besides the contract's variables.
     pub environment: BTreeMap<String, String>,
@@ -62,68 +56,51 @@ impl RankSpec {
     }
 }
 
-/// A rank as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankReport {
-    /// The job's number.
     pub job: u64,
     /// Which start of it.
     pub run: u32,
-    /// Which rank.
     pub rank: u32,
-    /// What it is doing.
     pub state: RankState,
     /// The last of its progress that could be read.
     pub progress: Option<RankProgress>,
 }
 
-/// What a rank is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RankState {
-    /// It is being started.
     #[default]
     Starting,
-    /// It runs.
     Running {
-        /// The process id of its program.
         pid: u32,
     },
     /// It was asked to checkpoint before it stops.
     Checkpointing,
-    /// It was asked to stop.
     Stopping,
-    /// It has ended.
     Ended(RankEnd),
 }
 
-/// How a rank ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RankEnd {
-    /// By itself.
     Exited {
-        /// Its exit code.
         code: i32,
     },
-    /// By a signal.
     Killed {
-        /// Which.
         signal: i32,
         /// Whether that was ours, because it did not stop in time.
         overdue: bool,
     },
     /// It broke a limit.
     Exceeded {
-        /// Which, and by how much.
         what: String,
     },
     /// It was stopped because nobody renewed its loan.
     Expired,
     /// It could not be started, or what became of it is not known.
     Lost {
-        /// Why.
         reason: String,
     },
 }
@@ -146,11 +123,9 @@ pub struct RankProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankOrder {
-    /// Have it checkpoint and stop.
     Stop(Stop),
     /// Let it run this part of the time, in percent.
     Duty(u8),
-    /// A router is there.
     Renewed,
 }
 

@@ -38,7 +38,6 @@ pub struct GpuReport {
     pub source: String,
     /// Its kind in the MIG table.
     pub kind: Option<String>,
-    /// Its UUID.
     pub uuid: Option<String>,
     /// Whether it is cut; absent if nothing can be read of it.
     pub mode: Option<Mode>,
@@ -54,13 +53,9 @@ pub struct GpuReport {
     pub ecc: Option<(u64, u64)>,
     /// Memory, all and taken.
     pub memory_bytes: Option<(u64, u64)>,
-    /// Power drawn.
     pub power_milliwatts: Option<u32>,
-    /// Clock of the multiprocessors.
     pub clock_mhz: Option<u32>,
-    /// Temperature of the chip.
     pub temperature_celsius: Option<u32>,
-    /// Its slices, by position.
     pub slices: Vec<SliceReport>,
 }
 
@@ -68,11 +63,9 @@ pub struct GpuReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// It cannot be.
     Unsupported,
     /// It is not.
     Off,
-    /// It is.
     On,
 }
 
@@ -80,7 +73,6 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct XidReport {
-    /// Its number in NVIDIA's list.
     pub code: u64,
     /// The GPU instance it struck, if one alone.
     pub gpu_instance: Option<u32>,
@@ -98,13 +90,10 @@ pub struct SliceReport {
     pub profile: String,
     /// Its device's UUID; absent if it cannot be used.
     pub uuid: Option<String>,
-    /// The memory its replicas share.
     pub memory_bytes: Option<u64>,
     /// Its processes, by lane.
     pub lanes: Vec<LaneReport>,
-    /// Its replicas, by id.
     pub replicas: Vec<ReplicaReport>,
-    /// The rank it is lent to.
     pub rank: Option<RankReport>,
 }
 
@@ -114,7 +103,6 @@ pub struct SliceReport {
 pub struct LaneReport {
     /// Which, from 0.
     pub lane: u32,
-    /// Its process id, while there is one.
     pub pid: Option<u32>,
     /// How often it was started again.
     pub restarts: u32,
@@ -122,23 +110,18 @@ pub struct LaneReport {
     pub busy_us: u64,
 }
 
-/// One replica as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaReport {
     /// The replica's id, unique on its worker.
     pub replica: u32,
-    /// Its model's name.
     pub model: String,
-    /// Its model's version.
     pub version: String,
     /// The [digest](crate::ModelSpec::digest) of what was loaded.
     pub digest: u64,
-    /// The lane it is in.
     pub lane: u32,
     /// Whether routers may give it batches, as the leader last said.
     pub serves: bool,
-    /// Its state.
     pub state: ReplicaState,
 }
 
@@ -146,13 +129,9 @@ pub struct ReplicaReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ReplicaState {
-    /// Its executor is starting.
     Starting,
-    /// Its model is being loaded.
     Loading,
-    /// Its model is being run to warm it.
     Warming {
-        /// The batch size it is being run at.
         batch: u32,
     },
     /// Batches may be sent.
@@ -161,7 +140,6 @@ pub enum ReplicaState {
     Draining,
     /// It cannot serve now.
     Failed {
-        /// For people.
         reason: String,
         /// Whether what runs it is gone, so that the model itself may be sound.
         crashed: bool,
@@ -177,15 +155,11 @@ pub struct ReadyReplica {
     pub address: String,
     /// What its executor wants to hear in a hello.
     pub token: String,
-    /// What the model takes and gives.
     pub signature: Shapes,
-    /// What runs the model, for its metadata.
     pub platform: String,
     /// The most rows a batch may have: as asked, or 1 if the model does not batch.
     pub max_batch: u32,
-    /// How long batches took while warming.
     pub warmup: Vec<WarmPoint>,
-    /// Microseconds the model took to load.
     pub load_us: u64,
     /// Memory the model takes, as far as the executor can tell.
     pub memory_bytes: u64,

@@ -2,10 +2,8 @@
 
 use mig::Kind;
 
-/// Facts of a board.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Board {
-    /// Its name in the MIG table.
     pub kind: &'static str,
     /// Power when nothing runs; of the order that `nvidia-smi` shows.
     pub idle_watts: f64,
@@ -31,7 +29,6 @@ const fn of(kind: &'static str, idle: f64, cap: f64, clock_mhz: u32, gbps: f64) 
     Board { kind, idle_watts: idle, cap_watts: cap, clock_mhz, bandwidth_gbps: gbps }
 }
 
-/// The board that carries `kind`.
 pub fn board(kind: &Kind) -> &'static Board {
     let found = BOARDS.iter().find(|board| board.kind == kind.name);
     found.expect("a test of this module finds a board for every kind of the table")

@@ -16,7 +16,6 @@ const MIB_PER_GIB: f64 = 1024.0;
 pub struct Delays {
     /// To create a slice: a GPU instance and its compute instance.
     pub create: Duration,
-    /// To destroy one.
     pub destroy: Duration,
     /// From starting a process to its first byte of weights.
     pub start: Duration,
@@ -43,7 +42,6 @@ impl Delays {
     }
 }
 
-/// Something to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// The driver reports an error of this number.
@@ -52,7 +50,6 @@ pub enum Fault {
     Slow(f64),
     /// The next creations fail, this many.
     FailedCreates(u32),
-    /// The GPU falls off the bus.
     Lost,
 }
 
@@ -61,9 +58,7 @@ pub enum Fault {
 pub struct Recut {
     /// Slices that are no more.
     pub destroyed: Vec<Position>,
-    /// Slices that are new.
     pub created: Vec<Position>,
-    /// How long it took.
     pub took: Duration,
     /// What stopped it, if anything did.
     pub outcome: Result<(), SimError>,
@@ -76,7 +71,6 @@ struct Use {
     busy: Option<Load>,
 }
 
-/// One simulated GPU.
 #[derive(Clone, Debug)]
 pub struct Device {
     geometry: Geometry,
@@ -107,17 +101,14 @@ impl Device {
         }
     }
 
-    /// Which GPU.
     pub fn kind(&self) -> &'static Kind {
         self.geometry.kind()
     }
 
-    /// How it is cut.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// How long its changes take.
     pub fn delays(&self) -> Delays {
         self.delays
     }
@@ -184,7 +175,6 @@ impl Device {
         Ok(())
     }
 
-    /// Gives back what a process held.
     pub fn release(&mut self, position: Position, memory_mib: u64) -> Result<(), SimError> {
         let index = self.index(position)?;
         let held = &mut self.uses[index];
@@ -262,7 +252,6 @@ impl Device {
         })
     }
 
-    /// Makes something go wrong.
     pub fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::Xid(code) => self.xids.push(code),
@@ -289,7 +278,6 @@ impl Device {
     }
 }
 
-/// Memory a slice has.
 pub fn total_mib(position: Position) -> u64 {
     (position.profile().memory_gib * MIB_PER_GIB) as u64
 }

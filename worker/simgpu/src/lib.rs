@@ -23,58 +23,26 @@ pub use speed::Speed;
 
 use mig::{MigError, Position};
 
-/// Why the simulated GPU cannot do or say something.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
-    /// Not a GPU, a profile or a position.
     #[error(transparent)]
     Mig(#[from] MigError),
-    /// No such model was measured.
     #[error("no measurements of a model named {model:?}; there are {known}")]
-    UnknownModel {
-        /// As asked for.
-        model: String,
-        /// Those there are.
-        known: String,
-    },
-    /// A model without a single measurement.
+    UnknownModel { model: String, known: String },
     #[error("a model without measurements has no speed")]
     Unmeasured,
-    /// A batch without rows.
     #[error("a batch has at least 1 row")]
     EmptyBatch,
-    /// A replica without processes.
     #[error("a slice is shared by at least 1 process")]
     NoProcess,
-    /// The GPU is not cut so.
     #[error("there is no slice {position}")]
-    NoSlice {
-        /// As asked for.
-        position: Position,
-    },
-    /// The slice has too little memory left.
+    NoSlice { position: Position },
     #[error("{position} has {free_mib} MiB free, {needed_mib} MiB are needed")]
-    OutOfMemory {
-        /// The slice.
-        position: Position,
-        /// What is needed.
-        needed_mib: u64,
-        /// What is left.
-        free_mib: u64,
-    },
-    /// A slice that would vanish is in use.
+    OutOfMemory { position: Position, needed_mib: u64, free_mib: u64 },
     #[error("{position} is in use")]
-    InUse {
-        /// The slice.
-        position: Position,
-    },
-    /// A creation failed, as it was told to.
+    InUse { position: Position },
     #[error("{position} could not be created")]
-    CreateFailed {
-        /// The slice.
-        position: Position,
-    },
-    /// The GPU fell off the bus.
+    CreateFailed { position: Position },
     #[error("the GPU is lost")]
     Lost,
 }

@@ -15,7 +15,6 @@ use crate::{SimError, Speed, board, speed::Curve};
 /// an A100, whose 1g slice has 1.0 of the whole GPU's throughput at batch 1, 0.47 at 8, 0.17 at 32.
 const DIVISIBLE: [(f64, f64); 3] = [(1.0, 0.0), (8.0, 0.188), (32.0, 0.814)];
 
-/// A model's measurements.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// On which GPU; absent, they hold for every GPU as they stand.
@@ -102,17 +101,14 @@ impl From<Vec<(u32, f64)>> for Curve {
     }
 }
 
-/// Models by name.
 #[derive(Clone, Debug, Default)]
 pub struct Models(BTreeMap<String, Measured>);
 
 impl Models {
-    /// Knows `name` by these measurements from now on.
     pub fn insert(&mut self, name: &str, measured: Measured) {
         self.0.insert(name.to_owned(), measured);
     }
 
-    /// The measurements of `model`.
     pub fn get(&self, model: &str) -> Result<&Measured, SimError> {
         self.0.get(model).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();

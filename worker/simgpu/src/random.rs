@@ -7,12 +7,10 @@ use std::time::Duration;
 pub struct Random(u64);
 
 impl Random {
-    /// The generator named by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -32,7 +30,6 @@ impl Random {
         self.bits() % bound
     }
 
-    /// The gap to the next arrival of a Poisson stream.
     pub fn exponential(&mut self, per_second: f64) -> Duration {
         Duration::from_secs_f64(-(1.0 - self.unit()).ln() / per_second)
     }

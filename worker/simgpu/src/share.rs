@@ -42,12 +42,9 @@ impl Load {
     }
 }
 
-/// A slice that is busy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
-    /// Its compute slices.
     pub compute_slices: u8,
-    /// With what.
     pub load: Load,
 }
 
@@ -59,7 +56,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// On a GPU of `kind`.
     pub fn of(kind: &Kind) -> Self {
         Self { board: board(kind), compute_slices: f64::from(kind.compute_slices) }
     }
@@ -139,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_ask_for_more_than_the_bus_has_cost_clearly_more() {
+    fn neighbors_that_saturate_the_bus_slow_work_down_more() {
         let hungry = Load { pcie: 0.2, ..Load::INFERENCE };
         let lost = 1.0 - 1.0 / beside(hungry, 6);
         assert!((0.1..=0.4).contains(&lost), "{lost}");

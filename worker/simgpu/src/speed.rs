@@ -75,7 +75,6 @@ impl Speed {
         Ok(ms.clamp(0.0, LONGEST_MS))
     }
 
-    /// The same as a duration.
     pub fn batch(&self, batch: u32, processes: u32) -> Result<Duration, SimError> {
         Ok(Duration::from_secs_f64(self.batch_ms(batch, processes)? / 1e3))
     }
@@ -136,17 +135,17 @@ mod tests {
     }
 
     #[test]
-    fn times_lie_on_straight_lines_between_measured_sizes_and_beyond() {
+    fn batch_times_are_linear_between_and_beyond_measured_sizes() {
         assert_eq!([ms(1, 1), ms(4, 1), ms(8, 1), ms(32, 1)], [4.0, 7.0, 11.0, 41.0]);
     }
 
     #[test]
-    fn times_lie_between_those_of_fewer_and_more_processes_and_grow_with_more_still() {
+    fn batch_times_interpolate_between_process_counts_and_then_grow() {
         assert_eq!([ms(1, 2), ms(1, 3), ms(1, 6)], [5.0, 6.0, 12.0]);
     }
 
     #[test]
-    fn a_size_that_ran_out_of_memory_keeps_the_shape_of_fewer_processes() {
+    fn size_out_of_memory_keeps_the_shape_of_fewer_processes() {
         assert_eq!(ms(16, 3), 42.0);
     }
 

@@ -20,7 +20,7 @@ fn device(positions: &[&str]) -> Device {
 }
 
 #[test]
-fn every_maximal_geometry_follows_every_other_in_the_time_its_changes_take() {
+fn every_maximal_geometry_can_be_reshaped_into_every_other() {
     let delays = Delays::default();
     for name in ["A100-80GB", "A30-24GB"] {
         let kind = kind(name).unwrap();
@@ -48,7 +48,7 @@ fn a_geometry_of_another_gpu_is_refused_and_nothing_is_touched() {
 }
 
 #[test]
-fn a_held_slice_does_not_vanish_and_keeps_its_memory_through_a_reshape() {
+fn held_slice_and_its_memory_survive_a_reshape() {
     let mut device = device(&["3g.40gb@0", "3g.40gb@4"]);
     device.hold(position("3g.40gb@0"), 30_000).unwrap();
     let recut = device.recut(&geometry(&["7g.80gb@0"]));
@@ -76,7 +76,7 @@ fn a_failed_creation_leaves_what_it_leaves() {
 }
 
 #[test]
-fn a_slow_gpu_is_slow_until_told_otherwise_and_a_lost_one_answers_nothing() {
+fn slow_gpu_stays_slow_until_reset_and_lost_gpu_fails_calls() {
     let mut device = device(&["3g.40gb@0", "3g.40gb@4"]);
     let slowdown = |device: &Device| device.slowdown(position("3g.40gb@0"), Load::INFERENCE);
     device.inject(Fault::Slow(2.0));

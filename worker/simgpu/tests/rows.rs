@@ -60,7 +60,7 @@ fn every_measured_row_is_within_a_tenth() {
 }
 
 #[test]
-fn a_profile_that_was_not_shown_is_within_an_eighth_in_the_median() {
+fn median_error_of_an_unmeasured_profile_is_under_an_eighth() {
     for hidden in ["2g.20gb", "3g.40gb", "4g.40gb"] {
         let mut found = Vec::new();
         for model in MODELS {
@@ -74,7 +74,7 @@ fn a_profile_that_was_not_shown_is_within_an_eighth_in_the_median() {
 }
 
 #[test]
-fn sizes_that_were_not_shown_are_within_a_twentieth_in_the_median() {
+fn median_error_of_unmeasured_sizes_is_under_a_twentieth() {
     let mut found = Vec::new();
     for model in MODELS {
         let rows = rows(model);
@@ -89,7 +89,7 @@ fn sizes_that_were_not_shown_are_within_a_twentieth_in_the_median() {
 }
 
 #[test]
-fn the_whole_gpu_alone_tells_a_small_slice_to_within_a_half_in_the_median() {
+fn whole_gpu_predicts_a_small_slice_to_half_in_the_median() {
     let mut found = Vec::new();
     for model in MODELS {
         let (known, rest): (Vec<Row>, Vec<Row>) =
@@ -102,7 +102,7 @@ fn the_whole_gpu_alone_tells_a_small_slice_to_within_a_half_in_the_median() {
 }
 
 #[test]
-fn another_gpu_is_faster_by_its_bandwidth_and_a_media_slice_as_fast_as_without() {
+fn another_gpu_scales_by_bandwidth_and_media_slices_do_not() {
     let (a100, h100) = (kind("A100-80GB").unwrap(), kind("H100-80GB").unwrap());
     let measured = Measured::new(Some(a100), &rows("resnet50")).unwrap();
     let ms = |kind, profile| measured.on(kind, profile).unwrap().batch_ms(8, 1).unwrap();
@@ -115,7 +115,7 @@ fn another_gpu_is_faster_by_its_bandwidth_and_a_media_slice_as_fast_as_without()
 }
 
 #[test]
-fn every_profile_of_every_gpu_has_a_speed_that_grows_with_the_batch() {
+fn batch_time_grows_with_rows_on_every_profile_of_every_gpu() {
     let measured = Measured::new(None, &rows("vgg16")).unwrap();
     for kind in mig::kinds() {
         for profile in &kind.profiles {

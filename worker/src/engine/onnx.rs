@@ -20,7 +20,6 @@ use crate::{
     signature::{Signature, Spec},
 };
 
-/// An ONNX model in memory.
 pub(crate) struct Onnx {
     model: Model,
     signature: Signature,

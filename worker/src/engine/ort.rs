@@ -27,7 +27,6 @@ use crate::{
 /// The variable that names ONNX Runtime's shared library.
 pub(super) const LIBRARY: &str = "ORT_DYLIB_PATH";
 
-/// A model in ONNX Runtime.
 pub(crate) struct OnnxRuntime {
     session: Session,
     signature: Signature,
@@ -35,7 +34,6 @@ pub(crate) struct OnnxRuntime {
 }
 
 impl OnnxRuntime {
-    /// Loads the model at `path` into the runtime at `library`.
     pub(crate) fn load(library: &OsStr, path: &str, threads: usize) -> Result<Self, LoadError> {
         let read = |source| LoadError::Read { path: path.to_owned(), source };
         let file_bytes = std::fs::metadata(path).map_err(read)?.len();
@@ -181,7 +179,6 @@ where
         .map_err(|error| RunError::Inputs { reason: error.to_string() })
 }
 
-/// The shape and bytes of one output.
 fn bytes(spec: &Spec, value: &DynValue) -> Result<(Vec<u64>, Bytes), RunError> {
     match spec.datatype {
         Datatype::Fp32 => extract(value, f32::to_le_bytes),

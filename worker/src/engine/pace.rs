@@ -25,7 +25,6 @@ impl Pace {
         self.0.store(factor.to_bits(), Ordering::Relaxed);
     }
 
-    /// The factor in force.
     pub fn factor(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }

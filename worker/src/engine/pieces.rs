@@ -7,7 +7,6 @@ use protocol::Batch;
 pub(super) struct Pieces<'a>(Vec<&'a [u8]>);
 
 impl<'a> Pieces<'a> {
-    /// The input at `index` of every request in the batch.
     pub(super) fn of(index: usize, batch: &Batch, body: &'a Bytes) -> Self {
         let ranges = batch.ranges().skip(index).step_by(batch.inputs.len());
         Self(ranges.map(|range| &body[range]).collect())
@@ -27,7 +26,6 @@ impl<'a> Pieces<'a> {
         self.0.iter().map(|piece| piece.len() / width).sum()
     }
 
-    /// The pieces themselves.
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.0.iter().copied()
     }

@@ -40,7 +40,6 @@ const END_WAIT: Duration = Duration::from_millis(500);
 /// The protocol's name for tensors as bytes.
 const BINARY: &str = "binary_tensor_data";
 
-/// A running server with one model of it.
 pub(crate) struct Server {
     process: Process,
     ask: Ask,

@@ -40,7 +40,7 @@ impl Worker {
             serde_json::to_vec(&notice()).expect("a notice has no maps, hence no bad keys");
         line.push(b'\n');
         if let Err(error) = stream.write_all(&line) {
-            tracing::warn!(%error, "the worker does not listen; it is given up");
+            tracing::warn!(%error, "worker stopped reading; closed control connection");
             hang_up(stream);
             *worker = None;
         }
@@ -51,7 +51,6 @@ impl Worker {
 enum End {
     /// The worker said so.
     Stop,
-    /// The worker is gone.
     Alone,
 }
 
@@ -67,7 +66,8 @@ pub(super) fn attend(
             End::Alone => patience = executor.args.orphan_wait,
         }
     }
-    tracing::warn!(waited = ?patience, "no worker; the executor ends");
+    let waited_ms = patience.as_millis() as u64;
+    tracing::warn!(waited_ms, "no worker connected; stopping executor");
     Ok(())
 }
 
@@ -97,7 +97,7 @@ fn converse(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Execut
             listen(executor, stream)
         }
         Err(error) => {
-            tracing::warn!(%error, "worker not heard");
+            tracing::warn!(%error, "failed to set up control connection");
             Ok(End::Alone)
         }
     };
@@ -131,20 +131,23 @@ fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Executor
                     Ok(Order::Pace { factor }) => executor.pace(factor),
                     Ok(Order::Stop) => return Ok(End::Stop),
                     Err(error) => {
-                        tracing::error!(%error, "an order cannot be understood; worker given up");
+                        tracing::error!(%error, "invalid command from worker; closed control connection");
                         return Ok(End::Alone);
                     }
                 }
                 line.clear();
             }
             Ok(_) if line.len() > MAX_LINE => {
-                tracing::error!(limit = MAX_LINE, "an order is too long; worker given up");
+                tracing::error!(
+                    limit = MAX_LINE,
+                    "command from worker too long; closed control connection"
+                );
                 return Ok(End::Alone);
             }
             Ok(_) => return Ok(End::Alone),
             Err(error) if is_tick(&error) => {}
             Err(error) => {
-                tracing::debug!(%error, "worker lost");
+                tracing::debug!(%error, "lost control connection to worker");
                 return Ok(End::Alone);
             }
         }

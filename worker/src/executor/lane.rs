@@ -36,7 +36,6 @@ pub(super) struct Work {
     pub(super) from: Arc<Link>,
 }
 
-/// Why a batch was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Rejected {
     #[error("there is no replica {replica} here")]
@@ -63,7 +62,6 @@ impl Rejected {
     }
 }
 
-/// See the [module](self).
 #[derive(Default)]
 pub(super) struct Lane {
     queue: Mutex<Queue>,
@@ -94,7 +92,6 @@ impl Queue {
 }
 
 impl Lane {
-    /// Microseconds it has run models.
     pub(super) fn busy_us(&self) -> u64 {
         self.busy_us.load(Ordering::Relaxed)
     }

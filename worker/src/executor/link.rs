@@ -36,7 +36,6 @@ const WRITE_WAIT: Duration = Duration::from_secs(5);
 /// Small frames come in one read.
 const READ_BUFFER: usize = 64 << 10;
 
-/// A stream of any kind.
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -146,7 +145,7 @@ impl Link {
             })),
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, link = self.id, "reply not sent; connection closed");
+            tracing::debug!(%error, link = self.id, "failed to send result; closed connection");
             self.stream.close();
         }
     }
@@ -174,7 +173,6 @@ impl Link {
     }
 }
 
-/// An outcome that blames, with the reason in words.
 pub(super) fn failed(blame: Blame, reason: &impl ToString) -> Outcome {
     Outcome::Failed(Failure { blame, message: reason.to_string() })
 }
@@ -186,7 +184,7 @@ pub(super) fn converse(id: u64, stream: Stream, executor: &Executor) {
     let ended =
         admit(&link, &mut reader, executor).and_then(|()| attend(&link, &mut reader, executor));
     if let Err(error) = ended {
-        tracing::warn!(link = id, %error, "connection ended");
+        tracing::warn!(link = id, %error, "closed connection");
     }
     link.stream.close();
     executor.lane.forget(id);

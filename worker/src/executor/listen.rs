@@ -82,7 +82,6 @@ impl Drop for Bound {
     }
 }
 
-/// Where routers will connect.
 pub(super) fn bind(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError> {
     if let Some(address) = args.listen {
         return bind_tcp(address, args.certificate.clone());
@@ -91,7 +90,6 @@ pub(super) fn bind(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError
     Ok((Listener::Unix(listener), bound))
 }
 
-/// Where the worker will connect.
 pub(super) fn bind_control(args: &ExecutorArgs) -> Result<(UnixListener, Bound), ListenError> {
     bind_unix(args, seat::CONTROL)
 }
@@ -143,11 +141,14 @@ pub(super) fn accept(listener: &Listener, executor: &Arc<Executor>) {
         let stream = match listener.accept() {
             Ok(stream) if Arc::strong_count(&seats) <= MAX_CONNECTIONS => stream,
             Ok(_) => {
-                tracing::warn!(limit = MAX_CONNECTIONS, "too many connections; one refused");
+                tracing::warn!(
+                    limit = MAX_CONNECTIONS,
+                    "rejected connection: too many connections"
+                );
                 continue;
             }
             Err(error) => {
-                tracing::warn!(%error, "connection not accepted");
+                tracing::warn!(%error, "failed to accept connection");
                 pause::until(clock::now() + AFTER_FAILURE);
                 continue;
             }
@@ -158,7 +159,7 @@ pub(super) fn accept(listener: &Listener, executor: &Arc<Executor>) {
             link::converse(id, stream, &executor);
         });
         if let Err(error) = spawned {
-            tracing::warn!(%error, "connection refused; no thread for it");
+            tracing::warn!(%error, "rejected connection: failed to start a thread");
         }
     }
 }

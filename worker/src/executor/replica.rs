@@ -27,7 +27,6 @@ pub(super) struct Ready {
     pub(super) max_batch: u32,
 }
 
-/// A replica as every thread sees it.
 pub(super) struct Replica {
     id: u32,
     ready: RwLock<Option<Ready>>,
@@ -43,7 +42,6 @@ pub(super) struct Replica {
 const NEVER: u64 = u64::MAX;
 
 impl Replica {
-    /// A replica that takes no batches yet.
     pub(super) fn new(id: u32) -> Self {
         let (ready, model, pace) = (RwLock::default(), Mutex::default(), OnceLock::new());
         let (closed, last_us) = (AtomicBool::new(false), AtomicU64::new(NEVER));
@@ -54,7 +52,6 @@ impl Replica {
         self.id
     }
 
-    /// Takes batches from now on.
     pub(super) fn open(&self, engine: Box<dyn Engine>, ready: Ready) {
         // A replica is opened by its own thread, once.
         if let Some(pace) = engine.pace() {
@@ -71,7 +68,6 @@ impl Replica {
         }
     }
 
-    /// Drops the model.
     pub(super) fn retire(&self) {
         *self.model.lock() = Model::Unloaded;
     }
@@ -90,7 +86,6 @@ impl Replica {
         self.ready.read().as_ref().map(|ready| ready.signature.check(batch, ready.max_batch))
     }
 
-    /// Runs a batch.
     pub(super) fn run(&self, batch: &Batch, body: &Bytes) -> (Outcome, Facts, Vec<Bytes>) {
         let mut model = self.model.lock();
         let began = clock::now();
@@ -110,7 +105,6 @@ impl Replica {
         ending(batch, result)
     }
 
-    /// Remembers how long a batch took.
     pub(super) fn note_time(&self, took: Duration) {
         self.last_us.store(clock::micros(took), Ordering::Relaxed);
     }
@@ -144,7 +138,6 @@ impl Replica {
     }
 }
 
-/// What runs a replica's batches.
 #[derive(Default)]
 enum Model {
     #[default]

@@ -45,7 +45,6 @@ impl Secure {
         })
     }
 
-    /// The stream below.
     pub(super) fn tcp(&self) -> &TcpStream {
         &self.tcp
     }

@@ -84,7 +84,6 @@ impl Running {
         self.orders.write_all(&line).unwrap();
     }
 
-    /// The next state it tells of.
     fn state(&mut self) -> ExecutorState {
         loop {
             let mut line = String::new();
@@ -120,7 +119,6 @@ impl Running {
     }
 }
 
-/// A router's side of a connection.
 struct Client<S>(S);
 
 impl<S: Read + Write> Client<S> {
@@ -341,7 +339,7 @@ fn an_unloaded_replica_is_gone() {
 }
 
 #[test]
-fn the_end_of_its_worker_ends_the_executor_and_removes_its_sockets() {
+fn executor_stops_and_removes_its_sockets_after_its_worker() {
     let dir = Dir::new("alone");
     let mut executor = Running::start(&dir.0);
     executor.serve(3);

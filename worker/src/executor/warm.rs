@@ -98,7 +98,7 @@ fn warm(
             Ok(compute_us) => points.push(WarmPoint { batch: rows, compute_us }),
             // The sizes of its free dimensions were a guess, and the model may not take them.
             Err(error) if free => {
-                tracing::warn!(%error, "warm-up ended early; the model's dimensions are not known");
+                tracing::warn!(%error, "warm-up ended early: the model has dimensions of unknown size");
                 return Ok(points);
             }
             Err(error) => return Err(error),

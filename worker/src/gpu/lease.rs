@@ -12,7 +12,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The slice.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }

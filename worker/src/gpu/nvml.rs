@@ -55,7 +55,6 @@ impl Library {
         }
     }
 
-    /// How many GPUs there are.
     pub fn count(self) -> Result<u32, GpuError> {
         Ok(self.0.device_count().map_err(failed("nvmlDeviceGetCount_v2"))?)
     }
@@ -89,7 +88,6 @@ fn not_opened(path: PathBuf, error: NvmlError) -> GpuError {
     GpuError::DriverMissing { path, code }
 }
 
-/// A GPU of the driver's.
 #[derive(Debug)]
 pub struct NvmlGpu {
     nvml: &'static Nvml,

@@ -27,29 +27,21 @@ const MIB: u64 = 1 << 20;
 const IDLE_CELSIUS: f64 = 32.0;
 const LIMIT_CELSIUS: f64 = 72.0;
 
-/// Which GPU to simulate.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What it is.
     pub kind: &'static Kind,
     /// Unlike that of every other in the fleet: its UUIDs are made of it.
     pub name: String,
-    /// Where its cut is kept.
     pub path: PathBuf,
-    /// How its changes take time.
     pub delays: Delays,
 }
 
 /// What a slice was busy with of late, as its executor measured it.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// The slice.
     pub uuid: String,
-    /// Memory its models hold.
     pub memory_mib: u64,
-    /// What it does when it is busy.
     pub load: Load,
-    /// The part of the time it was.
     pub duty: f64,
 }
 
@@ -64,7 +56,6 @@ struct Injected {
 }
 
 impl Faults {
-    /// Lets `fault` happen.
     pub fn inject(&self, fault: Fault) {
         self.0.pending.lock().push(fault);
         self.0.added.notify_all();
@@ -82,7 +73,6 @@ impl Faults {
     }
 }
 
-/// A simulated GPU.
 #[derive(Debug)]
 pub struct SimulatedGpu {
     kept: Kept,
@@ -99,7 +89,6 @@ impl SimulatedGpu {
         Ok(Self { kept, device, leases: Leases::default(), faults: Faults::default() })
     }
 
-    /// A handle that makes things go wrong.
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }

@@ -4,14 +4,11 @@ use mig::{Geometry, Position};
 
 use super::Slice;
 
-/// What to do, in this order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
-    /// Slices to destroy.
     pub(super) destroy: Vec<Doomed>,
     /// GPU instances that stay but lack their compute instance.
     pub(super) complete: Vec<(u32, Position)>,
-    /// Slices to make.
     pub(super) create: Vec<Position>,
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn find(run_dir: &Path) -> io::Result<Vec<Adopted>> {
         match Control::connect(&path).await {
             Ok(control) => found.extend(call(control, &path).await),
             Err(error) => {
-                tracing::debug!(path = %path.display(), %error, "nobody there");
+                tracing::debug!(path = %path.display(), %error, "removed stale executor socket");
                 let _ = fs::remove_file(&path);
             }
         }
@@ -43,17 +43,19 @@ async fn call(mut control: Control, path: &Path) -> Option<Adopted> {
     match timeout(ANSWER_WAIT, control.first()).await {
         Ok(Ok(state)) if state.version == VERSION => Some(Adopted { process, control, state }),
         Ok(Ok(state)) => {
-            tracing::warn!(%path, theirs = state.version, ours = VERSION, "executor of another version ended");
+            let version = state.version;
+            tracing::warn!(%path, version, expected = VERSION, "stopped executor: incompatible version");
             process.kill().await;
             None
         }
         Ok(Err(error)) => {
-            tracing::warn!(%path, %error, "executor not understood; it is ended");
+            tracing::warn!(%path, %error, "stopped executor: invalid message");
             process.kill().await;
             None
         }
         Err(_) => {
-            tracing::warn!(%path, wait = ?ANSWER_WAIT, "executor did not answer; it is ended");
+            let wait_ms = ANSWER_WAIT.as_millis() as u64;
+            tracing::warn!(%path, wait_ms, "stopped executor: no response");
             process.kill().await;
             None
         }

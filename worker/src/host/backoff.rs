@@ -48,7 +48,6 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// It failed for the first time.
     pub(super) fn new(now: Instant) -> Self {
         let mut backoff = Backoff::default();
         let at = now + backoff.after(Duration::ZERO);

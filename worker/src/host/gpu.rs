@@ -91,7 +91,6 @@ impl Keeper {
         }
     }
 
-    /// Adopts what is there, then keeps the GPU as desired until told to stop.
     pub(super) async fn keep(
         mut self,
         mut desired: watch::Receiver<Arc<Desired>>,
@@ -154,7 +153,12 @@ impl Keeper {
                 self.lanes.insert(place, Lane::adopt(identity, self.around.clone(), one));
             } else {
                 let (gpu, pid) = (self.index, one.process.id());
-                tracing::warn!(gpu, slice = one.state.slice, pid, "executor without slice; ended");
+                tracing::warn!(
+                    gpu,
+                    slice = one.state.slice,
+                    pid,
+                    "stopped executor: its slice no longer exists"
+                );
                 one.process.kill().await;
             }
         }
@@ -188,7 +192,6 @@ impl Keeper {
         self.task = Some(Task { generation: desired.generation, wish, replicas, ranks });
     }
 
-    /// Asks what to do, and does it.
     fn act(&mut self) {
         let now = Instant::now();
         self.lanes.retain(|_, lane| !lane.is_over());
@@ -248,7 +251,6 @@ impl Keeper {
         }
     }
 
-    /// Tells the ranks that are there what is wanted of them.
     fn want(&self) {
         let wanted = self.task.iter().flat_map(|task| &task.ranks);
         for (position, desired) in wanted {
@@ -284,7 +286,7 @@ impl Keeper {
             Some(Err(error)) => return self.not_cut(error.to_string(), now),
             None => return,
         };
-        tracing::info!(gpu = self.index, %geometry, "GPU is being cut");
+        tracing::info!(gpu = self.index, %geometry, "reshaping GPU");
         let gpu = Arc::clone(&self.around.gpu);
         self.call = Some(tokio::task::spawn_blocking(move || match &mut *gpu.lock() {
             Some(gpu) => Outcome::Reshaped(gpu.reshape(&geometry)),

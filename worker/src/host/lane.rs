@@ -41,11 +41,9 @@ pub(super) struct Surroundings {
     pub(super) gpu: Shared,
     /// Whether there is a router that hears the reports.
     pub(super) joined: watch::Receiver<bool>,
-    /// Told whenever something changed.
     pub(super) news: Arc<Notify>,
 }
 
-/// What is known of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status {
     pub(super) pid: Option<u32>,
@@ -94,7 +92,6 @@ impl Surroundings {
 }
 
 impl Lane {
-    /// Starts an executor and keeps one from now on.
     pub(super) fn start(identity: Identity, around: Surroundings) -> Self {
         Self::spawn(identity, around, None)
     }
@@ -122,7 +119,6 @@ impl Lane {
         let _ = self.orders.try_send(order);
     }
 
-    /// Asks its executor to end, which takes a while.
     pub(super) fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -158,7 +154,7 @@ struct Keeper {
 
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("told to stop")]
+    #[error("stopped by the worker")]
     Stopped,
     #[error("slice not to be had: {0}")]
     NoSlice(#[from] GpuError),
@@ -189,7 +185,8 @@ impl Keeper {
             let reason = ended.to_string();
             let wait = backoff.after(started.elapsed());
             let slice = &self.identity.slice;
-            tracing::warn!(slice, reason, ?wait, "executor lost; it will be started again");
+            let retry_in_ms = wait.as_millis() as u64;
+            tracing::warn!(slice, reason, retry_in_ms, "executor lost; restarting");
             self.tell(|status| {
                 let restarts = status.restarts.saturating_add(1);
                 *status = Status { restarts, trouble: Some(reason), ..Status::default() };
@@ -243,7 +240,11 @@ impl Keeper {
             (None, None) => return io::Error::other("no log").into(),
         };
         let pid = process.id();
-        tracing::info!(slice = self.identity.slice, pid, adopted = control.is_some(), "executor");
+        let slice = &self.identity.slice;
+        match control {
+            Some(_) => tracing::info!(slice, pid, "executor adopted"),
+            None => tracing::info!(slice, pid, "executor started"),
+        }
         let ended = match self.attend(&mut process, &mut control).await {
             Err(ended) => ended,
             Ok(never) => match never {},

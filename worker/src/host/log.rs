@@ -34,7 +34,6 @@ const LINES_PER_SECOND: u32 = 200;
 /// How long the last words may take to come through the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 
-/// A log that is being read.
 pub(super) struct Log {
     path: PathBuf,
     finish: oneshot::Sender<()>,
@@ -54,12 +53,10 @@ impl Log {
         Ok(Self { path, finish, task })
     }
 
-    /// An end for an executor to write to.
     pub(super) fn end(&self) -> io::Result<OwnedFd> {
         writing_end(&self.path)
     }
 
-    /// Reads what is left and removes the pipe.
     pub(super) async fn close(self) {
         // It reads until told.
         let _ = self.finish.send(());
@@ -147,11 +144,11 @@ impl Event {
     fn show(&self, slice: &str) {
         let said = self.sentence();
         match self.text("level") {
-            "ERROR" => tracing::error!(slice, "{said}"),
-            "WARN" => tracing::warn!(slice, "{said}"),
-            "DEBUG" => tracing::debug!(slice, "{said}"),
-            "TRACE" => tracing::trace!(slice, "{said}"),
-            _ => tracing::info!(slice, "{said}"),
+            "ERROR" => tracing::error!(slice, "executor: {said}"),
+            "WARN" => tracing::warn!(slice, "executor: {said}"),
+            "DEBUG" => tracing::debug!(slice, "executor: {said}"),
+            "TRACE" => tracing::trace!(slice, "executor: {said}"),
+            _ => tracing::info!(slice, "executor: {said}"),
         }
     }
 }

@@ -34,7 +34,6 @@ const KNOCK: Duration = Duration::from_millis(5);
 /// How long an executor may take to stop before it is killed.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
-/// How executors are started.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The program that has the subcommand `executor`: this one, as a rule.
@@ -93,7 +92,6 @@ fn known_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// An executor's process.
 pub(super) struct Process {
     pid: Pid,
     kin: Kin,
@@ -106,7 +104,6 @@ enum Kin {
 }
 
 impl Process {
-    /// The process that another worker started.
     pub(super) fn adopt(pid: u32) -> io::Result<Self> {
         let pid = known_pid(pid).ok_or_else(|| io::Error::other("no process id"))?;
         Ok(Self { pid, kin: Kin::Stranger(pidfd_open(pid, PidfdFlags::empty())?) })
@@ -143,7 +140,6 @@ impl Process {
         }
     }
 
-    /// Ends it at once.
     pub(super) async fn kill(self) {
         let _ = kill_process_group(self.pid, Signal::KILL);
         self.end().await;
@@ -156,14 +152,12 @@ fn has_ended(watched: &OwnedFd) -> bool {
     poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready == 0).not()
 }
 
-/// A conversation with an executor.
 pub(super) struct Control {
     notices: Lines<OwnedReadHalf>,
     orders: OwnedWriteHalf,
     pid: Option<u32>,
 }
 
-/// Why a conversation came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
     #[error("it closed its control socket")]
@@ -204,7 +198,6 @@ impl Control {
         Ok(serde_json::from_slice(&line.bytes)?)
     }
 
-    /// The state that every executor begins with.
     pub(super) async fn first(&mut self) -> Result<ExecutorState, ControlError> {
         loop {
             if let Notice::State(state) = self.next().await? {

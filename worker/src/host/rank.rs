@@ -45,9 +45,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct Lending {
     /// Programs they may start.
     pub allow: Vec<String>,
-    /// Where they have their folders.
     pub directory: PathBuf,
-    /// What they may use.
     pub limits: Limits,
 }
 
@@ -58,7 +56,6 @@ struct Wanted {
     duty: u8,
 }
 
-/// A rank on a slice.
 pub(super) struct Rank {
     spec: RankSpec,
     device: Option<String>,
@@ -81,7 +78,6 @@ impl Rank {
         Self::keep(desired.spec.clone(), wanted, seat, around)
     }
 
-    /// Keeps a rank that was found at work.
     pub(super) fn adopt(found: &Found, around: Surroundings) -> Self {
         let seat = RankSeat {
             gpu: found.gpu,
@@ -101,7 +97,6 @@ impl Rank {
         Self { spec, device, wanted, report, task: tokio::spawn(keeper.keep()) }
     }
 
-    /// What names it.
     pub(super) fn name(&self) -> String {
         self.spec.name()
     }
@@ -133,7 +128,6 @@ impl Rank {
         Some(Work { uuid, memory_mib: 0, load: Load::TRAINING, duty })
     }
 
-    /// Whether it has ended.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.report.borrow().state, RankState::Ended(_))
     }
@@ -142,7 +136,6 @@ impl Rank {
         self.report.borrow().clone()
     }
 
-    /// Stops it, and returns when it has ended.
     pub(super) async fn end(self) {
         self.dismiss();
         let mut report = self.report.clone();
@@ -150,7 +143,6 @@ impl Rank {
         let _ = report.wait_for(|report| matches!(report.state, RankState::Ended(_))).await;
     }
 
-    /// Removes what names it among those at work.
     pub(super) fn forget(&self, run_dir: &Path) {
         for kind in [CONTROL, FILE, LOG] {
             let _ = fs::remove_file(file(run_dir, &self.spec, kind));
@@ -158,7 +150,6 @@ impl Rank {
     }
 }
 
-/// Where a rank is.
 #[derive(Clone, Debug)]
 pub(super) struct RankSeat {
     pub(super) gpu: u32,
@@ -211,7 +202,7 @@ impl Keeper {
                 found => found.ok(),
             };
             if let Some(stream) = found {
-                tracing::info!(rank = self.spec.name(), "rank found at work");
+                tracing::info!(rank = self.spec.name(), "adopted running rank");
                 self.attend(stream).await;
             }
             return self.last_words(&folder, None).await;
@@ -346,7 +337,7 @@ impl Keeper {
         let reason = "the process over it was killed".to_owned();
         let end = RankEnd::Lost { reason };
         if let Err(error) = folder.bury(spec, run, end.clone()) {
-            tracing::error!(rank = spec.name(), %error, "its end could not be written down");
+            tracing::error!(rank = spec.name(), %error, "failed to save how the rank ended");
         }
         Ended { end, progress: None }
     }

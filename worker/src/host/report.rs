@@ -19,7 +19,6 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// Everything of `keeper`'s GPU.
 pub(super) fn of(keeper: &Keeper) -> GpuReport {
     let seen = &keeper.seen;
     let survey = seen.survey.as_ref();

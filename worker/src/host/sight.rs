@@ -21,7 +21,6 @@ use crate::{
 /// The errors of a GPU that are remembered.
 const XIDS: usize = 16;
 
-/// What was last seen of the GPU itself.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) survey: Option<Survey>,
@@ -31,7 +30,6 @@ pub(super) struct Seen {
     pub(super) problem: Option<GpuError>,
 }
 
-/// What came of a call to the GPU.
 pub(super) enum Outcome {
     Looked(Result<Looked, GpuError>),
     Reshaped(Reshaped),
@@ -39,7 +37,6 @@ pub(super) enum Outcome {
     Nothing,
 }
 
-/// What a look at the GPU found.
 pub(super) struct Looked {
     survey: Survey,
     sample: Sample,
@@ -86,8 +83,8 @@ impl Keeper {
             Outcome::Looked(Ok(Looked { survey, sample, xids, felt })) => {
                 self.pace(&felt);
                 for xid in &xids {
-                    let (gpu, code) = (self.index, xid.code);
-                    tracing::warn!(gpu, code, instance = ?xid.gpu_instance, "GPU told of an error");
+                    let (gpu, instance) = (self.index, xid.gpu_instance);
+                    tracing::warn!(gpu, xid = xid.code, instance, "GPU reported an Xid error");
                 }
                 self.seen.xids.extend(xids);
                 self.seen.xids.drain(..self.seen.xids.len().saturating_sub(XIDS));
@@ -108,7 +105,7 @@ impl Keeper {
             Ok(survey) => (self.seen.survey, self.seen.problem) = (Some(survey), None),
             Err(error) => {
                 if self.seen.problem.as_ref() != Some(&error) {
-                    tracing::warn!(gpu = self.index, %error, "GPU cannot be read");
+                    tracing::warn!(gpu = self.index, %error, "failed to read GPU");
                 }
                 self.seen.problem = Some(error);
             }
@@ -142,11 +139,11 @@ impl Keeper {
         }
     }
 
-    pub(super) fn not_cut(&mut self, why: String, now: Instant) {
-        if self.uncut.as_ref() != Some(&why) {
-            tracing::warn!(gpu = self.index, why, "GPU not cut as wanted; it will be tried again");
+    pub(super) fn not_cut(&mut self, error: String, now: Instant) {
+        if self.uncut.as_ref() != Some(&error) {
+            tracing::warn!(gpu = self.index, error, "GPU reshape failed; retrying");
         }
-        self.uncut = Some(why);
+        self.uncut = Some(error);
         self.reshape.get_or_insert_with(|| Retry::new(now));
     }
 

@@ -9,7 +9,6 @@ use crate::gpu::simulated::{Delays, Setup, SimulatedGpu};
 
 const POSITION: &str = "7g.80gb@0";
 
-/// A directory of one test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -93,7 +92,7 @@ fn is_failed(report: &Report) -> bool {
 }
 
 #[tokio::test]
-async fn a_gpu_is_cut_as_desired_and_a_program_that_is_not_there_is_a_state() {
+async fn gpu_is_reshaped_and_a_missing_program_is_reported() {
     let dir = Dir::new("cut");
     let host = Host::start(vec![dir.gpu()], dir.launch()).await.unwrap();
     assert_eq!(host.report().gpus[0].slices, []);
@@ -121,8 +120,8 @@ async fn a_wish_of_an_older_generation_is_ignored() {
 }
 
 #[tokio::test]
-async fn what_a_leader_wishes_is_refused_once_another_leads() {
-    let dir = Dir::new("deposed");
+async fn desired_state_of_a_former_leader_is_ignored() {
+    let dir = Dir::new("former");
     let host = Host::start(vec![dir.gpu()], dir.launch()).await.unwrap();
     let of = |term, wish: Desired| Desired { term, ..wish };
     assert!(host.led(1, 7));

@@ -24,7 +24,6 @@ impl JobFolder {
         Self(directory.join(job.to_string()))
     }
 
-    /// The one at `path`.
     pub(super) fn at(path: &Path) -> Self {
         Self(path.to_owned())
     }
@@ -43,12 +42,10 @@ impl JobFolder {
         self.0.join("checkpoint")
     }
 
-    /// What belongs to one rank.
     pub(crate) fn rank(&self, rank: u32) -> PathBuf {
         self.0.join(format!("rank-{rank}"))
     }
 
-    /// Where a rank says how far it is.
     pub(super) fn progress(&self, rank: u32) -> PathBuf {
         self.rank(rank).join("progress")
     }
@@ -86,20 +83,16 @@ impl JobFolder {
     }
 }
 
-/// What is known of one start of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// What the environment of all its processes has.
     pub(crate) mark: String,
-    /// How it ended, once it has.
     pub(crate) end: Option<Ended>,
 }
 
-/// How one start of a rank ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ended {
     pub(crate) end: RankEnd,
-    /// How far it was.
     pub(crate) progress: Option<RankProgress>,
 }
 
@@ -135,7 +128,6 @@ impl RunFile {
         &self.run.mark
     }
 
-    /// Writes down how it ended.
     pub(super) fn end(&mut self, ended: Ended) -> io::Result<()> {
         self.run.end = Some(ended);
         let new = self.path.with_extension("new");

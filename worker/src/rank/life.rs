@@ -40,7 +40,6 @@ const MEASURE_EVERY: Duration = Duration::from_secs(5);
 const TELL_WAIT: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 
-/// Starts the rank and returns how it ended.
 pub(super) async fn live(assignment: &Assignment, mark: &str) -> Ended {
     let lost = |what: &str, error: io::Error| {
         let end = RankEnd::Lost { reason: format!("{what}: {error}") };
@@ -132,7 +131,6 @@ struct Stopping {
     killed: bool,
 }
 
-/// The worker's end of the conversation.
 struct Worker {
     orders: Lines<OwnedReadHalf>,
     reports: OwnedWriteHalf,
@@ -239,7 +237,8 @@ impl<'a> Watch<'a> {
         let spec = &self.assignment.spec;
         let lease = Duration::from_millis(spec.lease_ms);
         if self.stopping.is_none() && now.duration_since(self.renewed) > lease {
-            tracing::warn!(rank = spec.name(), ?lease, "its loan was not renewed; it stops");
+            let (rank, lease_ms) = (spec.name(), spec.lease_ms);
+            tracing::warn!(rank, lease_ms, "loan lease expired; stopping rank");
             self.expired = true;
             self.stop(Duration::from_millis(spec.notice_ms));
         }

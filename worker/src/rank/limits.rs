@@ -27,12 +27,9 @@ pub struct Limits {
     pub log_mib: u64,
 }
 
-/// A user of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Its number.
     pub uid: u32,
-    /// Its group's number.
     pub gid: u32,
 }
 
@@ -67,7 +64,6 @@ fn confine(cpus: u32, rank: u32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &chosen)?)
 }
 
-/// The user of this machine that has this name.
 pub fn user_named(name: &str) -> io::Result<User> {
     let passwd = fs::read_to_string("/etc/passwd")?;
     let found = passwd.lines().find_map(|line| {

@@ -36,7 +36,6 @@ impl Progress {
         Self { path, last: None, checkpointed: None }
     }
 
-    /// Reads the last line that makes sense.
     pub(super) fn read(&mut self) {
         let Some(line) = tail(&self.path).as_deref().and_then(last_line) else { return };
         let before = self.last.and_then(|last| last.checkpoint);

@@ -75,7 +75,7 @@ fn a_slice_that_stays_goes_on_while_its_neighbour_is_cut() {
 }
 
 #[test]
-fn a_replica_still_wished_for_on_a_slice_that_shall_vanish_holds_up_the_cut() {
+fn desired_replica_on_a_removed_slice_delays_the_reshape() {
     let wish = wish(&[LEFT, RIGHT], &[(1, WHOLE, 0), (2, LEFT, 0)]);
     let world = with(world(&[WHOLE]), WHOLE, &[(1, Phase::Alive)]);
     assert_eq!(next(&wish, &world), Next::default());
@@ -90,7 +90,7 @@ fn each_process_of_a_replica_is_a_lane_of_its_own() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_numbers_and_loaded_once_it_does() {
+fn replica_that_does_not_fit_loads_once_there_is_memory() {
     let wish = wish(&[WHOLE], &[(1, WHOLE, 0), (2, WHOLE, 0), (3, WHOLE, 0)]);
     let alive = Phase::Alive;
     let full = with(world(&[WHOLE]), WHOLE, &[(1, alive), (2, alive)]);
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_refused_with_the_numbers_and_loaded_once_it_does() {
 }
 
 #[test]
-fn a_failed_replica_is_loaded_again_when_it_is_due_and_not_before() {
+fn failed_replica_loads_again_only_when_it_is_due() {
     let wish = wish(&[WHOLE], &[(1, WHOLE, 0)]);
     let failed = |due| with(world(&[WHOLE]), WHOLE, &[(1, Phase::Failed { due })]);
     assert_eq!(next(&wish, &failed(false)).steps, []);
@@ -122,7 +122,7 @@ fn another_digest_is_another_replica() {
 }
 
 #[test]
-fn a_gpu_that_cannot_be_cut_serves_from_what_it_has_and_says_what_it_lacks() {
+fn gpu_that_cannot_reshape_serves_from_the_slices_it_has() {
     let wish = wish(&[LEFT], &[(1, LEFT, 0), (2, "whole", 0), (3, RIGHT, 0)]);
     let whole = GpuWorld { can_reshape: false, ..world(&["whole"]) };
     let told = next(&wish, &whole);
@@ -139,7 +139,7 @@ fn a_process_whose_slice_is_gone_is_stopped_at_once() {
 }
 
 #[test]
-fn a_slice_has_replicas_or_a_rank_and_each_waits_for_the_other_to_be_gone() {
+fn slice_holds_replicas_or_a_rank_but_never_both() {
     let lent = Wish { ranks: [(LEFT.to_owned(), "7.1.0".to_owned())].into(), ..wish(&[LEFT], &[]) };
     let served = with(world(&[LEFT]), LEFT, &[(1, Phase::Draining)]);
     assert_eq!(next(&lent, &served).steps, []);

@@ -13,7 +13,6 @@ const BUSY: &str = "3g.40gb@0";
 /// reader like the first.
 const CODES: [u32; 3] = [999, 6, 2];
 
-/// Whether the busy slice is as it was.
 fn busy_lives(before: &State, after: &State) -> bool {
     let find = |state: &State| {
         let device = &state.devices[0];
@@ -66,7 +65,7 @@ fn a_failure_at_any_call_leaves_a_report_equal_to_the_truth() {
 }
 
 #[test]
-fn a_call_that_works_but_says_it_failed_leaves_a_report_equal_to_the_truth() {
+fn call_that_works_but_reports_failure_leaves_a_true_report() {
     let (fake, before) = occupied();
     let mut pass = 0;
     while strike(&fake, &before, Fault { works: true, ..Fault::nth(pass, 999) }, &WANTED) {
@@ -88,7 +87,7 @@ fn no_failure_at_any_call_lets_a_used_slice_be_destroyed() {
 }
 
 #[test]
-fn a_driver_that_once_says_no_permission_or_not_supported_costs_no_used_slice() {
+fn driver_that_denies_once_destroys_no_used_slice() {
     let (fake, before) = occupied();
     for code in [3, 4] {
         for pass in 0.. {
@@ -108,7 +107,7 @@ fn a_driver_that_once_says_no_permission_or_not_supported_costs_no_used_slice() 
 }
 
 #[test]
-fn a_slice_that_someone_swaps_for_a_used_one_at_any_call_is_let_be() {
+fn slice_swapped_for_a_used_one_is_not_touched() {
     let fake = Fake::cut("A100-80GB", &["3g.40gb@0"]);
     let mut vacant = fake.state();
     fake.gpu().reshape_to(&geometry("A100-80GB", &[]));

@@ -70,7 +70,6 @@ impl Fake {
         State::change(&self.folder.join(STATE_FILE), how).unwrap();
     }
 
-    /// Lets a process use the slice at a position.
     pub(crate) fn occupy(&self, position: &str, pid: u32) {
         self.change(|state| {
             let device = &mut state.devices[0];
@@ -92,7 +91,6 @@ fn built() -> PathBuf {
 }
 
 pub(crate) trait ReshapeTo {
-    /// Reshapes, which must work.
     fn reshape_to(&mut self, wanted: &Geometry);
 }
 
@@ -127,7 +125,6 @@ pub(crate) fn truth(state: &State) -> Vec<Told> {
     slices
 }
 
-/// The slices by the worker's survey.
 pub(crate) fn reported(survey: &Survey) -> Vec<Told> {
     let told = |slice: &worker::gpu::Slice| {
         let compute = slice.compute.iter().map(|one| {

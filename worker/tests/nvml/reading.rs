@@ -56,7 +56,7 @@ fn a_gpu_that_is_not_cut_is_one_slice() {
 }
 
 #[test]
-fn every_slice_is_reported_with_its_ids_its_memory_and_its_processes() {
+fn every_slice_is_reported_with_ids_memory_and_processes() {
     let fake = Fake::cut("H100-80GB", &["3g.40gb@0", "1g.10gb@4", "1g.20gb@6"]);
     fake.occupy("1g.10gb@4", 77);
     let survey = fake.gpu().survey().unwrap();
@@ -71,7 +71,7 @@ fn every_slice_is_reported_with_its_ids_its_memory_and_its_processes() {
 }
 
 #[test]
-fn the_driver_and_the_table_agree_on_every_position_of_every_gpu() {
+fn driver_and_table_agree_on_every_position_of_every_gpu() {
     for kind in mig::kinds() {
         let fake = Fake::new(&State::new(&[(kind.name.as_str(), Mig::On)]));
         let survey = fake.gpu().survey().unwrap();

@@ -16,7 +16,7 @@ fn handles(state: &State) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_gpu_goes_through_every_maximal_geometry_and_what_stays_is_not_touched() {
+fn reshape_to_every_maximal_geometry_keeps_unchanged_slices() {
     for name in ["A100-80GB", "H100-80GB"] {
         let layouts = Geometry::maximal(kind(name).unwrap(), |profile| {
             !profile.media && !profile.double_memory()
@@ -31,7 +31,7 @@ fn a_gpu_goes_through_every_maximal_geometry_and_what_stays_is_not_touched() {
             assert_eq!(reported(&gpu.survey().unwrap()), truth(&state), "{name} {wanted}");
             for (position, handle) in handles(&state) {
                 if let Some(old) = before.get(&position) {
-                    assert_eq!(handle, *old, "{name} {wanted}: {position} was made anew");
+                    assert_eq!(handle, *old, "{name} {wanted}: {position} was made again");
                 }
             }
         }
@@ -49,7 +49,7 @@ fn a_reshape_to_what_is_there_changes_nothing() {
 }
 
 #[test]
-fn a_used_slice_that_is_to_vanish_stops_the_reshape_before_anything_is_touched() {
+fn used_slice_stops_the_reshape_before_anything_changes() {
     let fake = Fake::cut("A100-80GB", &["3g.40gb@0", "2g.20gb@4", "1g.10gb@6"]);
     fake.occupy("1g.10gb@6", 4242);
     let before = fake.state();
@@ -97,7 +97,7 @@ fn a_process_that_comes_after_the_look_is_saved_by_the_driver() {
 }
 
 #[test]
-fn an_instance_left_without_its_compute_instance_is_seen_and_completed() {
+fn instance_without_compute_instance_is_found_and_completed() {
     let fake = Fake::new(&State::new(&[("A100-80GB", Mig::On)]));
     let mut gpu = fake.gpu();
     let wanted = geometry("A100-80GB", &["3g.40gb@4"]);

@@ -33,43 +33,19 @@ const MAX_BYTES: u64 = 1 << 20;
 pub struct Identity {
     /// The file of certificates, our own first.
     pub cert: PathBuf,
-    /// The file of its private key.
     pub key: PathBuf,
 }
 
-/// Why there is no TLS.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// The certificate cannot be used.
     #[error("certificate {path}: {why}")]
-    Cert {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The private key cannot be used.
+    Cert { path: String, why: String },
     #[error("private key {path}: {why}")]
-    Key {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The authorities cannot be used.
+    Key { path: String, why: String },
     #[error("certificate authority {path}: {why}")]
-    Ca {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The name of a peer is not one a certificate could have.
+    Ca { path: String, why: String },
     #[error("{name:?} is no name of a host")]
-    Name {
-        /// As given.
-        name: String,
-    },
+    Name { name: String },
 }
 
 /// The end that listens. With `client_ca`, callers must show a certificate of that authority.

@@ -23,11 +23,9 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// One answer, read whole.
 #[derive(Debug)]
 pub struct Page {
-    /// The HTTP status.
     pub status: u16,
     /// `Inference-Header-Content-Length`, where the answer has one.
     pub header_length: Option<usize>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -41,21 +39,14 @@ impl Page {
     }
 }
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The connection was refused, broken, or silent for too long.
     #[error("no answer: {0}")]
     Broken(#[from] io::Error),
-    /// What answered does not speak HTTP/1.1.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The answer is longer than allowed.
     #[error("the answer is longer than {limit} bytes")]
-    TooLong {
-        /// What is allowed.
-        limit: usize,
-    },
+    TooLong { limit: usize },
 }
 
 /// A connection to one server, made when it is first needed and again after it broke.
@@ -256,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_beyond_the_limit_is_refused_and_at_the_limit_is_not() {
+    fn response_over_the_limit_is_rejected_and_at_it_accepted() {
         for (limit, fits) in [(2, true), (1, false)] {
             let (address, server) = server(vec![vec![OK]]);
             let sent = Connection::new(address, LONG, limit).send(ASK);

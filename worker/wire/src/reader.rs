@@ -10,10 +10,8 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Most bytes in a chunk's size line, extensions included.
 const MAX_SIZE_LINE_BYTES: usize = 1024;
 
-/// A whole answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
     /// Whether the connection ends with this answer.
     pub close: bool,
@@ -21,28 +19,18 @@ pub struct Answer {
     pub header_length: Option<usize>,
 }
 
-/// Why bytes are not an HTTP/1.1 answer.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// The status line or a header line is malformed.
     #[error("the answer's head is malformed")]
     Head(#[source] httparse::Error),
-    /// The head does not end.
     #[error("the answer's head is longer than {MAX_HEAD_BYTES} bytes")]
     LongHead,
-    /// A length is not a number.
     #[error("a length in the answer's head is not a number")]
     Length,
-    /// A chunk does not begin with its size.
     #[error("a chunk of the answer is malformed")]
     Chunk,
-    /// Bytes follow the answer, though nothing more was asked.
     #[error("{extra} bytes follow the answer")]
-    Extra {
-        /// How many.
-        extra: usize,
-    },
-    /// The connection closed inside an answer.
+    Extra { extra: usize },
     #[error("the connection closed inside the answer")]
     Cut,
 }
@@ -306,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_closed_inside_an_answer_is_an_error_and_between_answers_is_not() {
+    fn connection_closed_within_a_response_is_an_error() {
         let mut reader = Reader::default();
         assert_eq!(reader.closed().unwrap(), None);
         assert_eq!(reader.feed(&PLAIN[..30], &mut |_| ()).unwrap(), None);

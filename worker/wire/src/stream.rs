@@ -12,9 +12,7 @@ use tls::{ClientConfig, ClientConnection, ServerName, StreamOwned};
 /// Whom to trust, and the name that the server must prove to have.
 #[derive(Clone)]
 pub struct Secure {
-    /// Whom to trust.
     pub config: Arc<ClientConfig>,
-    /// The server's name.
     pub name: ServerName<'static>,
 }
 
@@ -26,7 +24,6 @@ impl fmt::Debug for Secure {
 }
 
 impl Secure {
-    /// A connection that has yet to shake hands.
     pub fn begin(&self) -> io::Result<ClientConnection> {
         let begun = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
         begun.map_err(io::Error::other)

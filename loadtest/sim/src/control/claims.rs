@@ -43,7 +43,10 @@ pub(super) fn check(
                 }
                 if let Some(rank) = &slice.rank {
                     if owner != Some(rank.job) {
-                        return Err(format!("{at} is told job {}, committed {owner:?}", rank.job));
+                        return Err(format!(
+                            "{at} is asked to run job {}, committed {owner:?}",
+                            rank.job
+                        ));
                     }
                     *ranks.entry(rank.job).or_default() += 1;
                 }
@@ -53,7 +56,7 @@ pub(super) fn check(
     let half =
         |job: &&TrainingJob| ranks.get(&job.id).copied().unwrap_or(0) != job.life.seats.len();
     match jobs.iter().find(half) {
-        Some(job) => Err(format!("the gang of job {} is told in part", job.id)),
+        Some(job) => Err(format!("only part of the gang of job {} is asked for", job.id)),
         None => Ok(()),
     }
 }

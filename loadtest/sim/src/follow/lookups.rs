@@ -25,7 +25,6 @@ struct ReplicaKind {
     sharers: u32,
 }
 
-/// See the [module](self).
 pub(super) struct Lookups<'a> {
     study: &'a Study,
     fleet: &'a SimFleet,

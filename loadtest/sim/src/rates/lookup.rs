@@ -47,7 +47,6 @@ struct Runs {
     by_load: [Option<Going>; LOADS.len()],
 }
 
-/// The runs made so far.
 pub(crate) struct Lookup<'a> {
     fleet: &'a SimFleet,
     runs: Vec<Runs>,

@@ -11,21 +11,18 @@ const HALVINGS: u32 = 12;
 /// No load above this is looked for: beyond it replicas are busy all the time.
 const MOST_LOAD: f64 = 1.0;
 
-/// See the [module](self).
 pub(crate) struct Needs<'a> {
     fluid: Fluid<'a>,
     /// By model, the highest load over capacity that keeps its target.
     loads: Vec<f64>,
 }
 
-/// What one interval needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Need {
     /// By model, requests per second.
     rates: Vec<f64>,
     /// By model, replicas.
     each: Vec<f64>,
-    /// All of them.
     pub(crate) replicas: u32,
 }
 

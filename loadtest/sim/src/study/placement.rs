@@ -2,7 +2,6 @@
 
 use policy::plan::baselines::Planner;
 
-/// Who decides where replicas are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// As many as each model says, over the slices the GPUs are cut into.
@@ -14,13 +13,11 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The words for them in files.
     pub fn names() -> Vec<&'static str> {
         let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner).name());
         ["spread", "follow"].into_iter().chain(planners).collect()
     }
 
-    /// The word for it in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spread => "spread",
@@ -36,7 +33,6 @@ impl Placement {
         }
     }
 
-    /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
         let planners = Planner::ALL.iter().map(|planner| Self::Planned(*planner));
         [Self::Spread, Self::Follow].into_iter().chain(planners).find(|one| one.name() == name)

@@ -27,7 +27,7 @@ rate_rps = 5
 ";
 
 #[test]
-fn every_scenario_that_comes_along_is_sound_and_says_what_it_is_for() {
+fn every_bundled_scenario_is_valid_and_described() {
     let mut count = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();

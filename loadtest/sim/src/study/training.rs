@@ -19,11 +19,9 @@ const MOST_GPUS: u32 = 1_000_000;
 /// Jobs, GPUs of their own, and how they get more.
 #[derive(Clone, Debug)]
 pub struct Training {
-    /// The jobs of a trace.
     pub jobs: Vec<TraceJob>,
     /// GPUs beside those of inference.
     pub gpus: u32,
-    /// Who goes first.
     pub order: &'static str,
     /// Whether the tenant that had least goes first, before the order.
     pub tenants_even: bool,
@@ -34,7 +32,6 @@ pub struct Training {
 }
 
 impl Training {
-    /// The rules it asks for.
     pub fn rules(&self) -> Rules {
         let default = Rules::default();
         // Without loans jobs are ordered all the same, on GPUs of their own.

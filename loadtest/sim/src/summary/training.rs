@@ -7,14 +7,11 @@ use crate::{control::SimWorkers, study::training::Training, training::Report};
 /// The most points a course is told in.
 const POINTS: usize = 400;
 
-/// What came of training jobs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrainingSummary {
-    /// Who went first.
     pub order: &'static str,
     /// Whether tenants were kept even: `even` or `free`.
     pub tenants_kept: &'static str,
-    /// How idle GPUs were lent.
     pub loans: &'static str,
     /// GPUs of its own.
     pub gpus: u32,
@@ -22,17 +19,11 @@ pub struct TrainingSummary {
     pub jobs: usize,
     /// From submission to end, the mean.
     pub completion_h: f64,
-    /// The median.
     pub completion_p50_h: f64,
-    /// Exceeded by one in a hundred.
     pub completion_p99_h: f64,
-    /// From submission to the first start, the mean.
     pub queueing_h: f64,
-    /// The longest.
     pub longest_wait_h: f64,
-    /// Times a job was stopped before its end.
     pub preemptions: u64,
-    /// Times a job was stopped or shrunk for inference.
     pub reclaims: u64,
     /// Work done twice.
     pub lost_gpu_h: f64,
@@ -42,36 +33,28 @@ pub struct TrainingSummary {
     pub jain: f64,
     /// The least that a tenant had of what it deserved.
     pub worst_tenant: f64,
-    /// Who had what over time.
     pub course: Vec<Holding>,
 }
 
 /// Who had what around a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Holding {
-    /// When.
     pub at_h: f64,
     /// GPUs that inference had of those that are lent; none if nothing is.
     pub inference_gpus: f64,
-    /// GPUs that jobs had.
     pub training_gpus: f64,
-    /// Jobs that waited.
     pub waiting: f64,
 }
 
 /// What a fleet did that ran placement and training together.
 #[derive(Clone, Copy, Debug)]
 pub struct Followed<'a> {
-    /// The fleet at the end.
     pub workers: &'a SimWorkers,
-    /// Who had what, by interval.
     pub held: &'a [Holding],
-    /// Times a job was stopped or shrunk for inference.
     pub reclaims: u64,
 }
 
 impl TrainingSummary {
-    /// Of a run on the router's own rounds.
     pub(crate) fn of_rounds(training: &Training, followed: &Followed<'_>) -> Self {
         let trained = followed.workers.trained();
         let hours = |time: std::time::Duration| time.as_secs_f64() / 3600.0;

@@ -39,7 +39,7 @@ pub(super) fn of_decisions(world: &LoanWorld<'_>, decisions: &Decisions) -> Resu
             }
             Act::Stop { job, .. } => {
                 if !told.insert(*job) {
-                    return Err(format!("{job} is told to stop twice"));
+                    return Err(format!("{job} is stopped twice"));
                 }
             }
             Act::Renew { .. } => {}
@@ -63,7 +63,7 @@ fn told_of_all(world: &LoanWorld<'_>, decisions: &Decisions) -> Result<(), Strin
         let runs = matches!(job.phase, Phase::Running { .. });
         let told = [runs, waits.contains(&job.id), starts.contains(&job.id)];
         if told.into_iter().filter(|told| *told).count() != 1 {
-            return Err(format!("{} is told {told:?} (runs, waits, starts)", job.id));
+            return Err(format!("{} gets {told:?} (runs, waits, starts)", job.id));
         }
     }
     Ok(())

@@ -11,7 +11,6 @@ use super::{Habits, Rise};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct Inference<'a> {
     /// How many slices are needed, from each moment on.
@@ -40,7 +39,6 @@ impl<'a> Inference<'a> {
         self.serve(slices, now);
     }
 
-    /// Slices it has.
     pub(super) fn has(&self) -> u32 {
         self.has
     }
@@ -50,7 +48,6 @@ impl<'a> Inference<'a> {
         self.rises
     }
 
-    /// Slices it needs and does not have.
     pub(super) fn short(&self) -> u32 {
         self.needs.saturating_sub(self.has)
     }
@@ -80,7 +77,6 @@ impl<'a> Inference<'a> {
         vec![Wanted { slices, count: self.short(), by: now }]
     }
 
-    /// Takes the idle slices it needs.
     pub(super) fn serve(&mut self, slices: &mut [Slice], now: Moment) {
         for slice in slices {
             if self.has < self.needs && slice.held == Held::Free {

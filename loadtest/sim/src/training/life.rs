@@ -16,13 +16,11 @@ pub(super) struct Life {
     pub(super) left_s: f64,
     /// The same when it last checkpointed.
     pub(super) saved_s: f64,
-    /// All its work.
     pub(super) total_s: f64,
     /// When it begins to make progress after a start.
     pub(super) ready: Moment,
 }
 
-/// A job of the trace as it comes.
 pub(super) fn waiting(id: JobId, job: &TraceJob, habits: &Habits) -> Job {
     Job {
         id,

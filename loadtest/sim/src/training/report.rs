@@ -10,51 +10,41 @@ use policy::{
 /// The most points a course is told in.
 const POINTS: usize = 400;
 
-/// What a run was like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Jobs that ended.
     pub jobs: usize,
     /// From submission to end, in hours: the mean.
     pub completion_h: f64,
     /// The same, exceeded by one in a hundred.
     pub completion_p99_h: f64,
-    /// The median.
     pub completion_p50_h: f64,
     /// From submission to the first start, in hours: the mean.
     pub queueing_h: f64,
     /// The longest time from submission to the first start, in hours.
     pub longest_wait_h: f64,
-    /// Times a job was stopped before its end.
     pub preemptions: u64,
     /// Those, and shrinks, for inference.
     pub reclaims: u64,
-    /// Times a job changed its number of slices.
     pub resizes: u64,
     /// GPU-hours of work done twice.
     pub lost_h: f64,
     /// GPU-hours that jobs had while jobs still came.
     pub busy_h: f64,
-    /// Hours in which jobs came.
     pub span_h: f64,
     /// Slice-hours that inference needed and did not have.
     pub short_h: f64,
     /// Jain's index over what tenants had of what they deserved: 1 is even.
     pub jain: f64,
-    /// By tenant.
     pub tenants: Vec<TenantReport>,
     /// Each round in which inference began with less than it needed.
     pub rises: Vec<Rise>,
-    /// Who had what over time.
     pub course: Vec<Sample>,
 }
 
 /// A round in which inference began with less than it needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rise {
-    /// When the round began.
     pub at: Moment,
-    /// Slices it had then.
     pub before: u32,
     /// Slices it was given at once.
     pub has: u32,
@@ -63,20 +53,14 @@ pub struct Rise {
 /// Who had what of the slices at a moment, or in the mean around it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// When.
     pub at: Moment,
-    /// Slices that inference had.
     pub inference: f64,
-    /// GPUs that jobs had.
     pub training: f64,
-    /// Jobs that waited.
     pub waiting: f64,
 }
 
-/// One tenant's part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantReport {
-    /// Its name.
     pub name: String,
     /// What it had of what it deserved while it wanted it.
     pub ratio: f64,
@@ -91,7 +75,6 @@ impl Report {
     }
 }
 
-/// Counts kept during a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) preemptions: u64,
@@ -142,7 +125,6 @@ impl Tally {
         self.span_s += round.as_secs_f64();
     }
 
-    /// Who has what in a round.
     pub(super) fn sample(&mut self, sample: Sample) {
         self.course.push(sample);
     }
@@ -237,7 +219,7 @@ mod tests {
     use super::jain;
 
     #[test]
-    fn jains_index_is_one_for_equals_and_one_over_n_for_a_single_taker() {
+    fn jains_index_is_1_for_equals_and_1_over_n_for_a_monopoly() {
         assert!((jain([3.0, 3.0, 3.0].into_iter()) - 1.0).abs() < 1e-9);
         assert!((jain([1.0, 0.0, 0.0, 0.0].into_iter()) - 0.25).abs() < 1e-9);
     }

@@ -19,7 +19,6 @@ use super::{
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// See the [module](self).
 pub(super) struct Simulation<'a> {
     setup: Setup<'a>,
     pub(super) now: Moment,

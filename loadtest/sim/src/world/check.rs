@@ -42,7 +42,6 @@ impl RequestWorld<'_> {
         if self.report.events.is_multiple_of(self.checks.every) { self.sweep() } else { Ok(()) }
     }
 
-    /// Looks at everything.
     pub(super) fn sweep(&self) -> Result<(), Claim> {
         for (model, serving) in self.fleet.models.iter().zip(&self.models) {
             let held = serving.dispatch.waiting() + serving.dispatch.in_flight();

@@ -40,7 +40,6 @@ impl Busy {
     }
 }
 
-/// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Slowdowns {
     learned: Interference,

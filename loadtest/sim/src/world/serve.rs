@@ -14,7 +14,6 @@ use crate::{claims::Claim, fleet::SimFleet};
 /// The most batches a replica has at once: one that runs and one that waits.
 const MOST_BATCHES: usize = 2;
 
-/// One slice and the processes on it.
 #[derive(Debug, Default)]
 pub(super) struct Slice {
     members: Vec<usize>,
@@ -29,21 +28,17 @@ pub(super) struct Slice {
 /// One process: its batches run one at a time, in the order they came.
 #[derive(Debug, Default)]
 struct Process {
-    /// The replicas in it.
     members: Vec<usize>,
-    /// The replica whose batch runs.
     running: Option<usize>,
     /// For every batch that waits, its replica.
     queue: VecDeque<usize>,
 }
 
 impl Slice {
-    /// The replicas on it.
     pub(super) fn members(&self) -> impl Iterator<Item = usize> + '_ {
         self.members.iter().copied()
     }
 
-    /// Its part of its GPU's compute.
     pub(super) fn part(&self) -> f64 {
         self.part
     }
@@ -69,7 +64,6 @@ pub(super) fn slices(fleet: &SimFleet) -> Vec<Vec<Slice>> {
     slices
 }
 
-/// How far a batch has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     /// The part that is left.
@@ -80,7 +74,6 @@ struct Progress {
     slower: f64,
 }
 
-/// One replica as it runs.
 #[derive(Debug)]
 pub(super) struct Running {
     /// Whether its process lives and its model is loaded.
@@ -89,7 +82,6 @@ pub(super) struct Running {
     pub(super) epoch: u32,
     /// Its name in its model's machine, a new one each time it joins.
     pub(super) name: Option<u32>,
-    /// How often it has joined.
     pub(super) joined: u32,
     /// How often the end of its batches was foreseen: only the last holds.
     turn: u32,
@@ -123,7 +115,6 @@ impl Running {
         self.current.iter().chain(&self.waiting).chain(&self.returning)
     }
 
-    /// Batches it has under its present name.
     fn batches(&self) -> usize {
         self.held().filter(|batch| Some(batch.replica) == self.name).count()
     }
@@ -194,7 +185,6 @@ impl RequestWorld<'_> {
         &self.process(replica).members
     }
 
-    /// The process a replica is in.
     fn process(&mut self, replica: usize) -> &mut Process {
         let spec = &self.fleet.replicas[replica];
         &mut self.slices[spec.gpu][spec.slice].processes[spec.process]

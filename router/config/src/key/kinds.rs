@@ -17,7 +17,6 @@ use crate::{
 /// A day, in seconds: longer waits are mistakes of unit.
 pub(crate) const DAY_S: u64 = 86_400;
 
-/// Any string.
 pub(crate) struct Text;
 
 impl Kind<String> for Text {
@@ -85,7 +84,6 @@ pub(crate) fn written(given: Option<&Given<'_>>) -> Value {
     given.and_then(|given| given.value.get_ref().as_str()).into()
 }
 
-/// True or false.
 pub(crate) struct Flag;
 
 impl Kind<bool> for Flag {
@@ -248,7 +246,6 @@ impl<T: Copy + PartialEq> Kind<T> for OneOf<T> {
     }
 }
 
-/// A list of strings.
 pub(crate) struct Words;
 
 impl Kind<Vec<String>> for Words {
@@ -356,7 +353,6 @@ pub(crate) fn plain<T: Clone + Into<Value>>(value: &T, _given: Option<&Given<'_>
     value.clone().into()
 }
 
-/// Shows what has a text form.
 pub(crate) fn display<T: Display>(value: &T, _given: Option<&Given<'_>>) -> Value {
     value.to_string().into()
 }

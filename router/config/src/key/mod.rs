@@ -20,7 +20,6 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// A reload.
     Live,
     /// A new process; a reload with such a change is rejected as a whole.
     Restart,
@@ -30,10 +29,8 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableSpec {
     pub(crate) name: &'static str,
-    /// As the file has it, such as `[[model]]`.
     pub(crate) title: &'static str,
     pub(crate) about: &'static str,
-    /// What it takes to add or remove the whole table.
     pub(crate) whole: Effect,
 }
 
@@ -66,7 +63,6 @@ pub(crate) trait Kind<T> {
     fn read(&self, given: &Given<'_>, notes: &mut Notes<'_>) -> Option<T>;
     /// The value as `--print` shows it; as written where `given` is of more use.
     fn show(&self, value: &T, given: Option<&Given<'_>>) -> Value;
-    /// The values in words, for documentation.
     fn range(&self) -> String;
     /// What tells two values apart that are not shown.
     fn secret(&self, _value: &T) -> Option<KeyHash> {
@@ -91,9 +87,7 @@ pub(crate) struct Entry {
 /// What was found of the keys of one table.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Where the table begins.
     pub(crate) place: Place,
-    /// Whether the file has the table.
     pub(crate) is_present: bool,
     pub(crate) entries: Vec<Entry>,
 }
@@ -218,7 +212,6 @@ macro_rules! table {
         $vis struct $name { $( $(#[doc = $doc])+ $vis $field: $type, )+ }
 
         impl $name {
-            /// Reads the keys, noting what is wrong with them.
             pub(crate) fn read(
                 section: &mut $crate::tree::Section<'_>,
                 notes: &mut $crate::problems::Notes<'_>,

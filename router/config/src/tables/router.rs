@@ -49,7 +49,7 @@ table! {
         body_timeout: Duration = "body_timeout_ms" or(Duration::from_secs(30)), Millis, Live;
         /// How long an idle connection stays open.
         idle_timeout: Duration = "idle_timeout_s" or(Duration::from_secs(75)), Seconds(1..=DAY_S), Restart;
-        /// How long a stopping router still accepts connections, so that load balancers notice first.
+        /// How long a router still accepts connections after `SIGTERM`, so that load balancers notice first. `SIGINT` skips it.
         drain_delay: Duration = "drain_delay_s" or(Duration::from_secs(5)), Seconds(0..=DAY_S), Live;
         /// How long a stopping router then waits for requests in flight.
         drain_timeout: Duration = "drain_timeout_s" or(Duration::from_secs(30)), Seconds(0..=DAY_S), Live;

@@ -28,7 +28,6 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// Adds the rate of a minute that ends now.
     pub(super) fn add(&mut self, rate: f64, now: Moment) {
         let part = part(now - Duration::from_secs(30));
         match &mut self.now {
@@ -58,7 +57,6 @@ impl Pattern {
 }
 
 impl Pattern {
-    /// The usual rates from midnight on.
     pub(super) fn of_day(&self, day: Day) -> Vec<Option<f64>> {
         let mut usual = vec![None; PARTS];
         for (of_day, own) in aligned(day) {

@@ -31,14 +31,12 @@ struct Watched {
     believed: f64,
 }
 
-/// Rows that came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) arrived: u64,
     pub(super) late: u64,
 }
 
-/// What came between two moments.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     from: Moment,
@@ -149,7 +147,6 @@ impl Recent {
         (off[off.len() / 2] / MEDIAN_BY_CHANCE).max(1.0)
     }
 
-    /// Whether it has been watched for so long.
     pub(super) fn knows(&self, span: Duration, now: Moment) -> bool {
         self.began_at.is_some_and(|at| now.since(at) >= span)
     }

@@ -13,12 +13,9 @@ const MARGIN_SHARE: u32 = 50;
 const MARGIN_LEAST: Duration = Duration::from_micros(300);
 const MARGIN_MOST: Duration = Duration::from_millis(5);
 
-/// What the operator asked of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Time from arrival to answer.
     pub objective: Duration,
-    /// The most rows one batch may hold.
     pub max_batch: u32,
     /// What a batch is expected to take beside its replica's work, until it is learned.
     pub way: Duration,
@@ -36,7 +33,6 @@ impl Settings {
     }
 }
 
-/// The class a caller asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// Served in its own right.
@@ -46,53 +42,39 @@ pub enum Class {
     Batch,
 }
 
-/// A request as it arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Unique among those in the machine.
     pub id: u64,
     /// Which requests it may share a batch with.
     pub key: u32,
-    /// When its answer is due.
     pub deadline: Moment,
-    /// Rows it adds to a batch.
     pub rows: u32,
-    /// Whose it is.
     pub tenant: u32,
-    /// Its class.
     pub class: Class,
 }
 
 /// Why a request was turned away, with the numbers that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It would have finished late.
     Overloaded {
-        /// Requests waiting at the time.
         waiting: usize,
         /// When it would have finished, from its arrival.
         predicted: Duration,
         /// When a request like it is expected to be admitted.
         retry_after: Duration,
     },
-    /// Its deadline came while it waited.
     TooLate {
-        /// How long it had waited.
         waited: Duration,
     },
-    /// No replica is in rotation.
     NoReplica,
-    /// The queue is at its bound.
     Full {
-        /// The bound.
         waiting: usize,
     },
 }
 
-/// Why a batch was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedBy {
-    /// The batch limit was reached.
     Full,
     /// The tightest deadline in it allowed no more.
     Deadline,
@@ -105,9 +87,7 @@ pub enum ClosedBy {
 /// The most rows the next batch on a replica may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchLimit {
-    /// The replica.
     pub replica: u32,
-    /// The most rows.
     pub rows: u32,
     /// What it is that allows no more.
     pub set_by: LimitedBy,
@@ -118,22 +98,17 @@ pub struct BatchLimit {
 /// What holds a batch limit down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitedBy {
-    /// The operator's `max_batch`.
     MaxBatch,
     /// Batches that came late, or too few yet that came in time.
     Aimd,
 }
 
-/// A batch to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its name.
     pub id: u64,
-    /// Where to.
     pub replica: u32,
     /// Who is in it, in order.
     pub requests: Vec<u64>,
-    /// Their rows together.
     pub rows: u32,
     /// When it should be done.
     pub ends: Moment,
@@ -141,48 +116,34 @@ pub struct Batch {
     pub closed_by: ClosedBy,
 }
 
-/// Something for the caller to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Send a batch.
     Send(Batch),
-    /// Answer a request with a refusal.
     Refuse {
-        /// Whom.
         id: u64,
-        /// Why.
         why: Refusal,
     },
-    /// Answer a request with the failure its replica reported last.
     Fail {
-        /// Whom.
         id: u64,
     },
     /// Note that requests wait again whose batch is long overdue. Whichever of their answers comes
     /// first counts.
     Retry {
-        /// Where the batch is.
         replica: u32,
-        /// Which batch.
         batch: u64,
-        /// Those of it that wait again.
         requests: Vec<u64>,
     },
     /// Hang up on a replica that does not answer, and say so by [`Dispatch::lost`](super::Dispatch::lost).
     GiveUp {
-        /// Which.
         replica: u32,
     },
     /// Tell a replica to forget a batch that nobody waits for.
     Cancel {
-        /// Which batch.
         batch: u64,
-        /// Where it is.
         replica: u32,
     },
 }
 
-/// How a batch came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// With answers.
@@ -198,7 +159,6 @@ pub enum Ended {
 /// What a finished batch taught, for the record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
-    /// Rows it held.
     pub rows: u32,
     /// What it did to the batch limit.
     pub step: Step,
@@ -206,8 +166,6 @@ pub struct Learned {
     pub limit: u32,
     /// What it did to the latency curve.
     pub change: Change,
-    /// How long the replica was busy with it.
     pub took: Duration,
-    /// How long that was expected to be.
     pub expected: Duration,
 }

@@ -196,7 +196,6 @@ impl Dispatch {
         self.replicas[cut.taker].send(flight, now);
     }
 
-    /// Takes the chosen requests out of their queue.
     fn take(&mut self, cut: Cut, now: Moment, effects: &mut Vec<Effect>) -> Vec<Waiting> {
         let line = self.line_mut(cut.key, cut.leads);
         let skipped: Vec<Waiting> = line.take(cut.skip).collect();

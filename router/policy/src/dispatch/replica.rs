@@ -18,7 +18,6 @@ const SHRINK: f64 = 0.9;
 /// bound early to a replica that is late costs more than the gap between two batches.
 const STEADY: u32 = 3;
 
-/// One replica in rotation.
 #[derive(Clone, Debug)]
 pub(crate) struct Replica {
     pub(crate) id: u32,
@@ -51,13 +50,9 @@ pub(crate) enum Turn {
     /// One at a time, and the next may be its own.
     Free,
     /// One at a time, and another's should be done by then.
-    Elsewhere {
-        /// When.
-        until: Moment,
-    },
+    Elsewhere { until: Moment },
 }
 
-/// What a finished batch taught.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lesson {
     pub(crate) step: Step,
@@ -177,7 +172,6 @@ impl Replica {
         }
     }
 
-    /// Puts a batch on it.
     pub(crate) fn send(&mut self, mut flight: Flight, now: Moment) {
         self.breaker.sent(now);
         match &self.running {
@@ -215,7 +209,6 @@ impl Replica {
         next.call_off().then_some(Effect::Cancel { batch: next.batch, replica: self.id })
     }
 
-    /// Learns from a batch that came back whole.
     pub(crate) fn learn(&mut self, flight: &Flight, now: Moment, due_at: Moment) -> Lesson {
         self.heard_at = now;
         let took = now.since(flight.started_at);

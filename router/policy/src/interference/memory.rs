@@ -29,7 +29,6 @@ impl Default for Correction {
 }
 
 impl Correction {
-    /// The factor as of `now`.
     pub(super) fn at(&self, now: Moment) -> f64 {
         let age = now.since(self.seen_at).as_secs_f64() / HALF_LIFE.as_secs_f64();
         (self.log * 0.5_f64.powf(age)).exp()
@@ -51,18 +50,15 @@ impl Correction {
         Self { log: log * forgotten, seen, seen_at: now }
     }
 
-    /// How many batches taught it.
     pub(super) fn seen(&self) -> u32 {
         self.seen
     }
 
-    /// When it was last seen.
     pub(super) fn seen_at(&self) -> Moment {
         self.seen_at
     }
 }
 
-/// The errors of the last predictions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Errors {
     last: Vec<f64>,

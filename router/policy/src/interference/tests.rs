@@ -1,3 +1,5 @@
+use simgpu::random::Random;
+
 use super::*;
 
 const INFERENCE: Draw = Draw { power: 0.75, bandwidth: 1.0, pcie: 0.01 };
@@ -87,27 +89,6 @@ fn the_number_of_sets_remembered_is_bounded() {
     assert!(learned.sets.contains_key(&last));
 }
 
-/// SplitMix64: small, seedable, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
 /// A truth the learner does not know: other gains, another form, and what each model really draws.
 fn truth(scene: &Scene<'_>, draws: &[f64]) -> f64 {
     let power = |one: &Runner| draws[one.model as usize] * one.compute * one.busy;
@@ -119,7 +100,7 @@ fn truth(scene: &Scene<'_>, draws: &[f64]) -> f64 {
 /// The median error of a minute of seven slices that change tenants every twenty seconds, with 5 %
 /// of noise, in its last ten seconds.
 fn last_error(seed: u64) -> f64 {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let models = 8;
     let draws: Vec<f64> = (0..models).map(|_| 0.6 + random.unit()).collect();
     let mut learned = Interference::new(Gains::default());

@@ -6,7 +6,6 @@ const LARGEST_SPREAD: f64 = 3.0;
 /// Fewer than this are no guide.
 const FEW: usize = 3;
 
-/// Observed over expected time of the last batches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ratios {
     seen: Vec<f64>,

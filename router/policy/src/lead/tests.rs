@@ -1,3 +1,5 @@
+use simgpu::random::Random;
+
 use super::*;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -71,19 +73,6 @@ fn one_that_lost_tries_again_at_once_when_the_place_is_vacant() {
     assert_eq!(candidate.next(), (campaign, at(200)));
 }
 
-/// SplitMix64: small, seedable, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 /// A store of leases that keeps exact time.
 #[derive(Default)]
 struct Shop {
@@ -153,7 +142,7 @@ impl Person {
 fn run(seed: u64) -> Vec<u64> {
     const STEP: u64 = 10;
     const FAULTS: u64 = 60_000;
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut shop = Shop::default();
     let person =
         |percent| Person { candidate: Candidate::new(TTL), percent, paused_until: 0, asked: None };

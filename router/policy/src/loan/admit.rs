@@ -8,66 +8,46 @@ use crate::moment::Moment;
 /// What a submission is held against.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
-    /// The present.
     pub now: Moment,
     /// Every slice there is, lent or not.
     pub slices: &'a [Slice],
     /// By the index that jobs carry.
     pub tenants: &'a [Tenant],
-    /// Every job that has not ended.
     pub jobs: &'a [Job],
     /// Slices that can be counted on to be lendable.
     pub dependable: u32,
 }
 
-/// A job that may be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
     /// When it must start at the latest to keep its deadline, if it has one.
     pub start_by: Option<Moment>,
 }
 
-/// Why a job is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No slice, or fewer at most than at least.
     BadCount {
-        /// The fewest asked for.
         least: u32,
-        /// The most asked for.
         most: u32,
     },
-    /// More slices than there are of that size.
     TooMany {
-        /// Asked for.
         asked: u32,
-        /// There are.
         exist: u32,
     },
-    /// No slice has that memory.
     Memory {
-        /// Asked for.
         asked_mib: u64,
-        /// The most that a job can have on a slice of that size.
         largest_mib: u64,
     },
-    /// More slices than the tenant may hold.
     Quota {
-        /// Asked for.
         asked: u32,
-        /// May be held.
         quota: u32,
     },
     /// A deadline without a duration, of which nobody can tell whether it can be kept.
     UnknownLength,
-    /// The deadline cannot be kept even if it started now.
     TooShort {
-        /// It takes.
         takes: Duration,
-        /// There is.
         left: Duration,
     },
-    /// The deadline cannot be kept beside those promised before.
     Promised {
         /// Slice-seconds promised until then, its own included.
         promised_s: u64,
@@ -76,7 +56,6 @@ pub enum Refused {
     },
 }
 
-/// Whether a job may be queued, and what must then happen.
 pub fn admit(ask: &Ask, offer: &Offer<'_>) -> Result<Admitted, Refused> {
     if ask.least == 0 || ask.most < ask.least {
         return Err(Refused::BadCount { least: ask.least, most: ask.most });

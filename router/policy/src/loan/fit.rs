@@ -6,7 +6,6 @@ use super::{Ask, Slice};
 pub(super) struct Choice<'a> {
     /// Every slice there is.
     pub(super) slices: &'a [Slice],
-    /// How many slices inference has on each one's GPU.
     pub(super) crowding: &'a [u32],
 }
 

@@ -33,17 +33,13 @@ pub(super) fn run(desk: &mut Desk<'_>, head: Option<&Reservation>) {
     }
 }
 
-/// A job that could use more slices.
 struct Growing {
-    /// Its index.
     job: usize,
-    /// The act that starts it, if it starts now.
     starts: Option<usize>,
     /// The size of its slices.
     compute: u8,
     /// The speed of its slowest slice.
     speed: f64,
-    /// How many it has.
     ranks: u32,
     /// How many more it could use.
     room: u32,

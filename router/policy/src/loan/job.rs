@@ -12,7 +12,6 @@ const MEDIUM: Duration = Duration::from_secs(2 * 3600);
 /// Memory kept free on a slice for what a job's estimate forgot.
 const MEMORY_MARGIN: f64 = 0.05;
 
-/// A job's number, never used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
@@ -33,7 +32,6 @@ pub struct Ask {
     pub most: u32,
     /// Compute slices of the smallest slice it takes. At least 1.
     pub compute: u8,
-    /// Memory it needs on each slice.
     pub memory_mib: u64,
     /// How long it takes on its fewest slices, if its owner knows.
     pub takes: Option<Duration>,
@@ -53,35 +51,26 @@ pub fn has_room(memory_mib: u64, asked_mib: u64) -> bool {
     asked_mib as f64 <= memory_mib as f64 * (1.0 - MEMORY_MARGIN)
 }
 
-/// What a job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Waiting for slices.
     Waiting {
         /// Since it came or was last stopped.
         since: Moment,
     },
-    /// Running, or about to.
     Running {
         /// Since it started or its number of slices last changed.
         since: Moment,
         /// When its loan ends unless renewed.
         lease_until: Moment,
     },
-    /// Told to stop.
     Leaving,
 }
 
-/// A job that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Job {
-    /// Its number.
     pub id: JobId,
-    /// What it was submitted with.
     pub ask: Ask,
-    /// When it came.
     pub submitted: Moment,
-    /// What it is doing.
     pub phase: Phase,
     /// GPU-seconds it has had: the sum over its slices of their part of a GPU times the time.
     pub attained: f64,
@@ -100,18 +89,13 @@ pub struct Job {
 /// How long a job takes, roughly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Up to ten minutes.
     Short,
-    /// Up to two hours.
     Medium,
-    /// More.
     Long,
-    /// Nobody knows.
     Unknown,
 }
 
 impl Class {
-    /// The class of a job that takes so long.
     pub fn of(takes: Option<Duration>) -> Self {
         match takes {
             Some(takes) if takes <= SHORT => Self::Short,
@@ -142,7 +126,6 @@ impl Job {
         Duration::try_from_secs_f64(seconds.max(0.0)).ok()
     }
 
-    /// How long it has waited, if it waits.
     pub fn waited(&self, now: Moment) -> Option<Duration> {
         match self.phase {
             Phase::Waiting { since } => Some(now.since(since)),

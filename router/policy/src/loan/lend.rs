@@ -19,7 +19,6 @@ impl Loaning {
     /// Every rule, the default first.
     pub const ALL: [Self; 3] = [Self::Sluice, Self::Aryl, Self::None];
 
-    /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -50,40 +50,32 @@ pub struct Slice {
     pub host: u32,
     /// The GPU it is a part of, numbered over all machines.
     pub gpu: u32,
-    /// Its compute slices.
     pub compute: u8,
     /// Its part of the GPU. More than 0, at most 1.
     pub share: f64,
     /// How fast training runs on it, against a whole GPU.
     pub speed: f64,
-    /// Its memory.
     pub memory_mib: u64,
-    /// Who has it.
     pub held: Held,
 }
 
 /// Who has a slice. One answer, so that none has two owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Nobody.
     Free,
     /// Inference, which may not be disturbed.
     Inference,
-    /// A job, which keeps it.
     Lent(JobId),
     /// A job that is giving it back.
     Leaving {
-        /// When it has to be free.
         by: Moment,
     },
 }
 
-/// A tenant whose jobs compete with others'.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tenant {
     /// Weight against others. More than 0.
     pub share: f64,
-    /// The most slices it may hold at once.
     pub quota: u32,
     /// What it has had and deserved so far.
     pub account: Account,
@@ -103,7 +95,6 @@ pub struct Keep {
 /// Slices that inference must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Indexes of slices that would do.
     pub slices: Vec<usize>,
     /// How many of them must be free.
     pub count: u32,
@@ -114,15 +105,12 @@ pub struct Wanted {
 /// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct LoanWorld<'a> {
-    /// The present.
     pub now: Moment,
     /// Every slice that inference does not exclude from lending; decisions name them by index.
     pub slices: &'a [Slice],
-    /// Every job that has not ended.
     pub jobs: &'a [Job],
     /// By the index that jobs carry.
     pub tenants: &'a [Tenant],
-    /// What must stay idle.
     pub keep: Keep,
     /// What must come back.
     pub wanted: &'a [Wanted],
@@ -130,10 +118,8 @@ pub struct LoanWorld<'a> {
     pub history: &'a History,
 }
 
-/// How loans are made.
 #[derive(Debug)]
 pub struct Rules {
-    /// Who goes first.
     pub order: Box<dyn Order>,
     /// Whether the tenant that had least of what it deserves goes first, before the order.
     pub fair_tenants: bool,
@@ -174,12 +160,10 @@ impl Rules {
     }
 }
 
-/// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Start a waiting job, all its ranks at once.
     Start {
-        /// Which.
         job: JobId,
         /// One rank on each, in this order.
         slices: Vec<usize>,
@@ -189,43 +173,16 @@ pub enum Act {
         why: Start,
     },
     /// Prolong a loan.
-    Renew {
-        /// Whose.
-        job: JobId,
-        /// When it ends unless renewed again.
-        lease_until: Moment,
-    },
+    Renew { job: JobId, lease_until: Moment },
     /// Give a running job more slices.
-    Grow {
-        /// Which.
-        job: JobId,
-        /// The new ones.
-        slices: Vec<usize>,
-    },
+    Grow { job: JobId, slices: Vec<usize> },
     /// Have a running job give some slices back.
-    Shrink {
-        /// Which.
-        job: JobId,
-        /// Those to be given back.
-        slices: Vec<usize>,
-        /// When they have to be free.
-        by: Moment,
-        /// What for.
-        why: Stop,
-    },
+    Shrink { job: JobId, slices: Vec<usize>, by: Moment, why: Stop },
     /// Have a running job checkpoint, stop and wait again.
-    Stop {
-        /// Which.
-        job: JobId,
-        /// When it is killed.
-        by: Moment,
-        /// What for.
-        why: Stop,
-    },
+    Stop { job: JobId, by: Moment, why: Stop },
 }
 
 impl Act {
-    /// Whom it is about.
     pub fn job(&self) -> JobId {
         match self {
             Self::Start { job, .. }
@@ -240,13 +197,11 @@ impl Act {
 /// What to do, and why nothing is done for the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decisions {
-    /// In the order they are to be done.
     pub acts: Vec<Act>,
     /// Every waiting job that does not start, in its order.
     pub waits: Vec<Wait>,
 }
 
-/// What to do now.
 pub fn decide(world: &LoanWorld<'_>, rules: &Rules) -> Decisions {
     let mut desk = Desk::new(world, rules);
     reclaim::run(&mut desk);

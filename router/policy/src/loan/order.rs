@@ -24,10 +24,8 @@ pub use self::{
 
 /// An order by which jobs get slices.
 pub trait Order: fmt::Debug + Send + Sync {
-    /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Where `job` stands.
     fn rank(&self, job: &Job, world: &LoanWorld<'_>) -> Rank;
 
     /// Whether a running job is stopped for one of a better band.
@@ -115,7 +113,6 @@ impl Place {
         }
     }
 
-    /// Whether it has waited too long.
     pub(super) fn is_starving(&self) -> bool {
         self.starving.is_some()
     }
@@ -126,7 +123,6 @@ impl Place {
         other.is_starving().cmp(&self.is_starving()).then(band).is_lt()
     }
 
-    /// Which goes first.
     pub(super) fn cmp(&self, other: &Self) -> Ordering {
         let within = || {
             let rank = self.rank.within.total_cmp(&other.rank.within);

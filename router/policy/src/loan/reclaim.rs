@@ -59,7 +59,6 @@ struct Need<'a> {
     slices: Option<&'a [usize]>,
     /// How much each counts.
     weigh: &'a dyn Fn(&Desk<'_>, usize) -> u32,
-    /// When.
     by: Moment,
 }
 

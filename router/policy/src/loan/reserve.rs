@@ -8,9 +8,7 @@ use crate::moment::Moment;
 /// What is kept for the first job that could not start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservation {
-    /// Its index.
     job: usize,
-    /// Its number.
     pub(super) id: JobId,
     /// When enough slices should be idle, if that can be known.
     pub(super) at: Option<Moment>,
@@ -19,7 +17,6 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// The reservation of `job`.
     pub(super) fn new(desk: &Desk<'_>, job: usize) -> Self {
         let ask = &desk.world.jobs[job].ask;
         let suits = |slice: usize| ask.suits(&desk.world.slices[slice]);
@@ -68,7 +65,6 @@ impl Reservation {
         left
     }
 
-    /// `other` took `slices`.
     pub(super) fn took(&mut self, desk: &Desk<'_>, other: usize, slices: &[usize]) {
         if !self.ends_in_time(desk, other) {
             let suited = slices.iter().filter(|slice| self.suits(desk, **slice)).count();

@@ -69,7 +69,6 @@ impl Makers {
     }
 }
 
-/// Who gives what.
 #[derive(Default)]
 struct Made {
     shrinks: Vec<(usize, Vec<usize>)>,

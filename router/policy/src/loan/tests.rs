@@ -10,7 +10,6 @@ pub(super) fn ask(least: u32, most: u32) -> Ask {
     Ask { tenant: 0, least, most, compute: 1, memory_mib: 0, takes: None, deadline: None }
 }
 
-/// A moment so many seconds after the start.
 fn at(seconds: u64) -> Moment {
     Moment::from_micros(seconds * 1_000_000)
 }
@@ -111,7 +110,6 @@ impl Scene {
         decide(&world, &self.rules)
     }
 
-    /// Who starts on how many slices.
     fn starts(&self) -> Vec<(JobId, usize)> {
         let starts = |act: &Act| match act {
             Act::Start { job, slices, .. } => Some((*job, slices.len())),
@@ -120,7 +118,6 @@ impl Scene {
         self.decide().acts.iter().filter_map(starts).collect()
     }
 
-    /// Who stops, by when and for what.
     fn stops(&self) -> Vec<(JobId, Moment, Stop)> {
         let stops = |act: &Act| match act {
             Act::Stop { job, by, why } => Some((*job, *by, *why)),
@@ -129,7 +126,6 @@ impl Scene {
         self.decide().acts.iter().filter_map(stops).collect()
     }
 
-    /// Who gives back how many slices.
     fn shrinks(&self) -> Vec<(JobId, usize)> {
         let shrinks = |act: &Act| match act {
             Act::Shrink { job, slices, .. } => Some((*job, slices.len())),

@@ -22,9 +22,7 @@ pub struct Duty {
 /// What an observation means for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Runs all the time.
     Full,
-    /// Is paused for part of the time.
     Paused,
     /// Must give its slices back: pausing does not help.
     Evict,

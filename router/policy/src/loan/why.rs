@@ -8,16 +8,13 @@ use crate::moment::Moment;
 /// Why a job starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// It was first in the order.
     First,
     /// It does not delay the job that is first and cannot start yet.
     Backfills {
-        /// That job.
         ahead: JobId,
     },
     /// It had waited too long; what it had before no longer counts against it.
     Promoted {
-        /// For how long.
         waited: Duration,
     },
 }
@@ -34,7 +31,6 @@ impl fmt::Display for Start {
     }
 }
 
-/// Why a job gives slices back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Inference needs them.
@@ -43,10 +39,7 @@ pub enum Stop {
         emergency: bool,
     },
     /// A job goes first that cannot start otherwise.
-    Yields {
-        /// That job.
-        to: JobId,
-    },
+    Yields { to: JobId },
 }
 
 impl fmt::Display for Stop {
@@ -64,44 +57,32 @@ impl fmt::Display for Stop {
 /// Why a job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Too few slices of the size and memory it asked for exist.
     TooFew {
-        /// It needs.
         needs: u32,
-        /// There are.
         exist: u32,
     },
     /// Nothing is lent by the rule in force.
     NotLent,
-    /// Its tenant would hold more than it may.
     Quota {
-        /// It needs.
         needs: u32,
-        /// Its tenant holds.
         held: u32,
-        /// Its tenant may hold.
         quota: u32,
     },
     /// It is first in the order, and too few slices are idle beyond what inference may need.
     TooFewIdle {
-        /// It needs.
         needs: u32,
         /// Idle, suited and lendable.
         idle: u32,
     },
-    /// Slices are being given back for it.
     Coming {
-        /// How many.
         count: u32,
     },
     /// Others go first.
     Behind {
-        /// How many.
         ahead: u32,
         /// The first of them that cannot start.
         first: JobId,
     },
-    /// It was told to stop and has not yet.
     Stopping,
 }
 
@@ -127,12 +108,9 @@ impl fmt::Display for Why {
     }
 }
 
-/// A job that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Which.
     pub job: JobId,
-    /// Why.
     pub why: Why,
     /// When it may start, as far as is known.
     pub may_start: Option<Moment>,

@@ -7,11 +7,9 @@ use super::{Placed, Snapshot, Target, place};
 /// A slice that could be cut for a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Room {
-    /// The GPU, by index.
     pub gpu: usize,
     /// Slices that nobody uses and that must go for it.
     pub destroy: Vec<Position>,
-    /// The slice.
     pub create: Position,
 }
 

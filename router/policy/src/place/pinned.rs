@@ -17,11 +17,8 @@ const MIB_PER_GIB: f64 = 1024.0;
 /// A replica that shall be where an operator says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// Its model, by index.
     pub model: usize,
-    /// Its GPU, by index.
     pub gpu: usize,
-    /// Its slice, which is cut if it is not there.
     pub position: Position,
     /// Where its model shall leave for it: GPU and slice.
     pub from: Option<(usize, Position)>,

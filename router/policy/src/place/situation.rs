@@ -57,7 +57,6 @@ impl<'a> Situation<'a> {
     }
 }
 
-/// A problem of some of the models and some of the GPUs.
 pub(super) struct Part {
     pub(super) problem: Problem,
     /// The index of each of its models in the snapshot.

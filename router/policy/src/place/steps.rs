@@ -33,7 +33,6 @@ struct Walker {
 struct Walk<'a> {
     snapshot: &'a Snapshot,
     leaving: BTreeMap<u64, &'a Leaving>,
-    /// By GPU.
     walkers: Vec<Vec<Walker>>,
     /// Slices that are there, by GPU.
     slices: Vec<Vec<Position>>,
@@ -239,7 +238,6 @@ impl<'a> Walk<'a> {
         self.wanted[model].0 * (1.0 - 1e-9)
     }
 
-    /// Stops all that leave and are not needed; says whether there were any.
     fn stop(&mut self) -> bool {
         let mut ready_rps = self.ready_rps();
         let mut ready = vec![0_u32; self.snapshot.models.len()];

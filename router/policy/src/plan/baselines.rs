@@ -45,7 +45,6 @@ impl Planner {
         Self::Blind,
     ];
 
-    /// Its name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sluice => "sluice",

@@ -14,13 +14,9 @@ const MIB_PER_GIB: f64 = 1024.0;
 /// How a model uses a slice it has to itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// Rows per batch.
     pub batch: u32,
-    /// Processes sharing the slice.
     pub processes: u32,
-    /// Requests per second of the whole slice.
     pub capacity_rps: f64,
-    /// One batch's.
     pub latency_ms: f64,
 }
 

@@ -88,7 +88,6 @@ impl Transport {
     }
 }
 
-/// One edge of a path.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     source: usize,

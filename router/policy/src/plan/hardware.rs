@@ -16,7 +16,6 @@ pub(super) struct Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) pool: usize,
-    /// How many of each slot.
     pub(super) counts: Vec<u32>,
     /// Every way to lay it out. At least one.
     pub(super) layouts: Vec<Layout>,
@@ -56,7 +55,6 @@ impl Pool {
     }
 }
 
-/// The whole fleet.
 #[derive(Clone, Debug)]
 pub(super) struct Hardware {
     pub(super) pools: Vec<Pool>,
@@ -96,7 +94,6 @@ impl Hardware {
         hardware
     }
 
-    /// How many GPUs of each pool may be used.
     pub(super) fn limits(&self) -> Vec<u32> {
         let count = |pool: &Pool| {
             u32::try_from(pool.gpus.len()).unwrap_or(u32::MAX).saturating_sub(self.spare)

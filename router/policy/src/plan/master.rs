@@ -25,14 +25,12 @@ pub(super) struct Supplies<'a> {
     pub(super) limits: &'a [u32],
 }
 
-/// The solution of the relaxed program.
 #[derive(Clone, Debug)]
 pub(super) struct Relaxed {
     /// Of each slot.
     pub(super) prices: Vec<f64>,
     /// No plan uses fewer supplies.
     pub(super) bound: f64,
-    /// How often all models were asked.
     pub(super) rounds: u32,
     /// How much of each supply is used.
     pub(super) used: Vec<f64>,

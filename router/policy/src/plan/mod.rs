@@ -54,7 +54,6 @@ const GUESSES: [f64; 3] = [1.0, 0.9, 0.8];
 /// More GPUs of a kind than anyone would add.
 pub const AMPLE: u32 = 100_000;
 
-/// The best plan found within the rules.
 pub fn solve(problem: &Problem) -> Result<Plan, PlanError> {
     solve_from(problem, &[])
 }

@@ -9,32 +9,23 @@ use super::search;
 /// One model on one slice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replica {
-    /// Its index in the problem.
     pub model: usize,
-    /// Rows per batch.
     pub batch: u32,
-    /// Processes of it on the slice.
     pub processes: u32,
-    /// Requests per second it can serve.
     pub capacity_rps: f64,
-    /// One batch's time.
     pub latency_ms: f64,
     /// The longest a request should take: waiting for what runs, then its own batch.
     pub worst_ms: f64,
     /// How many times as long as measured it was planned to take.
     pub slowdown: f64,
-    /// Why it is here.
     pub why: String,
 }
 
 /// One slice and who is on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
-    /// The GPU's number in the fleet.
     pub gpu: usize,
-    /// The GPU's kind.
     pub kind: &'static str,
-    /// Where on the GPU.
     pub position: Position,
     /// Who; several take turns.
     pub replicas: Vec<Replica>,
@@ -43,7 +34,6 @@ pub struct Slice {
 /// Where everything goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// By GPU and start.
     pub slices: Vec<Slice>,
     /// GPUs with at least one slice.
     pub gpus_used: u32,
@@ -86,31 +76,23 @@ impl Plan {
         self.replicas(model).map(|replica| replica.capacity_rps).sum()
     }
 
-    /// Every replica of `model`.
     pub fn replicas(&self, model: usize) -> impl Iterator<Item = &Replica> {
         let all = self.slices.iter().flat_map(|slice| &slice.replicas);
         all.filter(move |replica| replica.model == model)
     }
 }
 
-/// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
-    /// No slice of the fleet can hold the model.
     Homeless {
-        /// The model.
         model: String,
     },
-    /// No slice of the fleet serves the model within its objective.
     Impossible {
-        /// The model.
         model: String,
         /// What a batch of it may take.
         limit_ms: f64,
     },
-    /// The fleet is too small.
     TooSmall {
-        /// GPUs there are.
         gpus: u32,
     },
 }

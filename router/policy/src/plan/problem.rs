@@ -9,12 +9,10 @@ use super::{
 };
 use crate::interference::{Draw, Gains};
 
-/// One measurement of a model on a slice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The slice's profile, such as `3g.40gb`.
     pub profile: String,
-    /// Rows per batch. At least 1.
     pub batch: u32,
     /// Processes sharing the slice. At least 1.
     pub processes: u32,
@@ -27,20 +25,15 @@ pub struct Row {
 pub struct Measured {
     /// The kind's name; where absent, they serve for every kind that has none of its own.
     pub kind: Option<String>,
-    /// The measurements.
     pub rows: Vec<Row>,
 }
 
-/// A model to be placed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Its name.
     pub name: String,
     /// Requests per second to be served.
     pub demand_rps: f64,
-    /// The objective.
     pub slo_ms: f64,
-    /// What was measured of it.
     pub measured: Vec<Measured>,
     /// The largest batch allowed; absent, the largest measured.
     pub max_batch: Option<u32>,
@@ -56,12 +49,9 @@ pub struct Model {
     pub slowdown: f64,
 }
 
-/// Some GPUs of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Gpus {
-    /// Which.
     pub kind: &'static Kind,
-    /// How many.
     pub count: u32,
 }
 
@@ -99,11 +89,9 @@ impl Default for Rules {
 /// Everything a plan is made from.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The models, by which plans refer to them.
     pub models: Vec<Model>,
     /// The fleet; GPUs are numbered in this order.
     pub fleet: Vec<Gpus>,
-    /// What is allowed.
     pub rules: Rules,
 }
 

@@ -29,7 +29,6 @@ pub(super) enum Buying<'a> {
     Turns(&'a [Turns]),
 }
 
-/// What a model still wants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) rate_rps: f64,

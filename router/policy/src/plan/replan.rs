@@ -18,7 +18,6 @@ use super::{
     solve_from,
 };
 
-/// A plan that follows another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replan {
     /// Its bounds are those of a whole plan, or 0 if only a part was looked at.
@@ -80,7 +79,6 @@ pub fn repair(
     ways.into_iter().flatten().min_by_key(|added| (gpus(added), added.len()))
 }
 
-/// A model that lacks something.
 #[derive(Clone, Copy, Debug)]
 struct Short {
     model: usize,

@@ -130,7 +130,6 @@ impl<'a> Room<'a> {
     }
 }
 
-/// How good an offer is.
 struct Rank {
     opens: bool,
     gives: f64,

@@ -38,7 +38,6 @@ impl Simplex {
         Self { rows, columns, basis: (0..rows).collect(), inverse, values: right.to_vec() }
     }
 
-    /// Adds a column and gives its index.
     pub(super) fn add(&mut self, cost: f64, entries: Vec<f64>) -> usize {
         self.columns.push(Column { cost, entries });
         self.columns.len() - 1
@@ -84,7 +83,6 @@ impl Simplex {
         row.map_or(0.0, |row| self.values[row].max(0.0))
     }
 
-    /// The cost of what is used.
     pub(super) fn cost(&self) -> f64 {
         let used = self.basis.iter().zip(&self.values);
         used.map(|(column, value)| self.columns[*column].cost * value).sum()

@@ -2,7 +2,6 @@
 
 use super::{Decision, Guard, Rule, View, send_prefix};
 
-/// Sends at once, up to the limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Aimd;
 

@@ -14,7 +14,6 @@ use crate::{latency::Latency, moment::Moment, scarcity::SAMPLES};
 /// A chance that passing over one more request cannot better.
 const CERTAIN: f64 = 0.98;
 
-/// The default rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Slo;
 

@@ -9,6 +9,7 @@ use policy::{
     demand::{Demand, Rule, Seen, with_room},
     moment::Moment,
 };
+use simgpu::random::Random;
 
 /// What is served, and by what.
 #[derive(Clone, Copy)]
@@ -25,18 +26,15 @@ pub(crate) struct World<'a> {
     pub(crate) seed: u64,
 }
 
-/// How many replicas there are.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     /// As many as the forecast asks for.
     Forecast,
-    /// As many as the highest rate needs, always.
     Peak,
     /// As many as are needed, known in advance.
     Clairvoyant,
 }
 
-/// What came of it.
 pub(crate) struct Outcome {
     pub(crate) attained: f64,
     pub(crate) replica_hours: f64,
@@ -46,22 +44,9 @@ pub(crate) struct Outcome {
     pub(crate) curve: Vec<(f64, f64, f64)>,
 }
 
-/// SplitMix64: small, seedable, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Nearly normal, with mean 0 and deviation 1.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
+/// Nearly normal, with mean 0 and deviation 1.
+fn normal(random: &mut Random) -> f64 {
+    (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
 }
 
 impl World<'_> {
@@ -79,7 +64,7 @@ impl World<'_> {
     pub(crate) fn run(&self, way: Way) -> Outcome {
         let tick_s = self.tick.as_secs_f64();
         let ticks = (self.length.as_secs_f64() / tick_s) as u32;
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         let mut demand = Demand::new(Rule { slo: self.slo, ..Rule::default() });
         let peak = (0..ticks).map(|tick| (self.rate)(f64::from(tick) * tick_s)).fold(0.0, f64::max);
         let mut ready = match way {
@@ -94,7 +79,7 @@ impl World<'_> {
             let now_s = f64::from(tick) * tick_s;
             let rate = (self.rate)(now_s);
             let mean = rate * tick_s;
-            let came = (mean + mean.sqrt() * random.normal()).max(0.0).round();
+            let came = (mean + mean.sqrt() * normal(&mut random)).max(0.0).round();
             loading.retain(|(at, count)| {
                 let done = *at <= now_s;
                 ready += if done { *count } else { 0.0 };

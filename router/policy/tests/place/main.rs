@@ -11,12 +11,13 @@ use policy::{
     place::{Action, State, place, room, wanted_back},
     plan::Model,
 };
-use world::{Random, World, model};
+use simgpu::random::Random;
+use world::{World, between, model};
 
 #[test]
 fn whatever_happens_geometry_is_legal_and_nobody_gets_anothers_slice() {
     for seed in 0..40 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, true);
         for round in 0..120 {
             if random.below(12) == 0 {
@@ -32,7 +33,7 @@ fn whatever_happens_geometry_is_legal_and_nobody_gets_anothers_slice() {
 #[test]
 fn what_is_served_stays_served_while_there_is_room() {
     for seed in 100..130 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         world.converge(&mut random, seed);
         for _ in 0..4 {
@@ -58,7 +59,7 @@ fn what_is_served_stays_served_while_there_is_room() {
 #[test]
 fn a_steady_load_converges_and_then_nothing_moves() {
     for seed in 200..230 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         let rounds = world.converge(&mut random, seed);
         for _ in 0..10 {
@@ -78,7 +79,7 @@ fn a_steady_load_converges_and_then_nothing_moves() {
 #[test]
 fn a_failed_gpu_is_left_once_others_have_taken_over() {
     for seed in 300..310 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         world.converge(&mut random, seed);
         let used = world.used().next().unwrap();
@@ -97,7 +98,7 @@ fn a_failed_gpu_is_left_once_others_have_taken_over() {
 #[test]
 fn a_load_that_shrinks_gives_gpus_back() {
     for seed in 400..410 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         world.converge(&mut random, seed);
         let before = world.used().count();
@@ -191,7 +192,7 @@ fn lent_and_pinned_slices_and_gpus_that_cannot_be_cut_are_left_as_they_are() {
 
 #[test]
 fn the_same_snapshot_has_the_same_decision() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut world = World::new(&mut random, true);
     for _ in 0..30 {
         world.step(&mut random).unwrap();
@@ -353,11 +354,11 @@ fn a_slice_for_a_job_is_cut_where_others_are_lent_and_nothing_is_in_the_way() {
 #[test]
 fn what_was_begun_is_carried_through_while_the_demand_stays() {
     for seed in 500..520 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         world.converge(&mut random, seed);
         for index in 0..world.models.len() {
-            world.models[index].demand_rps *= random.between(0.3, 1.3);
+            world.models[index].demand_rps *= between(&mut random, 0.3, 1.3);
         }
         for round in 0..80 {
             world.step(&mut random).unwrap();

@@ -3,8 +3,9 @@
 
 use mig::Position;
 use policy::place::{Action, Pin, State, obstacle, place, wanted_back};
+use simgpu::random::Random;
 
-use crate::world::{Random, World, model};
+use crate::world::{World, model};
 
 /// Takes a step, in which no model falls below what it has and needs unless it was said.
 fn step_without_loss(world: &mut World, random: &mut Random, seed: u64) {
@@ -44,7 +45,7 @@ fn held(world: &World, model: usize, (gpu, position): (usize, Position)) -> Vec<
 #[test]
 fn a_pinned_replica_never_moves() {
     for seed in 500..530 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         world.converge(&mut random, seed);
         let place = first_of(&world, 0);
@@ -65,7 +66,7 @@ fn a_pinned_replica_never_moves() {
 #[test]
 fn a_replica_is_moved_where_it_is_wanted_and_its_model_stays_served() {
     for seed in 530..550 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         world.converge(&mut random, seed);
         let from = first_of(&world, 0);
@@ -88,7 +89,7 @@ fn a_replica_is_moved_where_it_is_wanted_and_its_model_stays_served() {
 #[test]
 fn a_drained_worker_ends_with_nothing_on_it_while_others_have_room() {
     for seed in 550..570 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut world = World::new(&mut random, false);
         world.converge(&mut random, seed);
         // A worker of two GPUs, one of them pinned to.
@@ -125,7 +126,7 @@ fn a_pin_where_the_replica_is_moves_nothing_and_says_who_wants_it() {
     let decision = place(&world.snapshot(true));
     assert_eq!(decision.steps, []);
     assert_eq!(decision.target.placed[0].why, "pinned by operator ada");
-    world.step(&mut Random(0)).unwrap();
+    world.step(&mut Random::new(0)).unwrap();
     world.pins.clear();
     let decision = place(&world.snapshot(true));
     assert_eq!(decision.steps, []);

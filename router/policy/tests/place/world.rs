@@ -8,22 +8,10 @@ use policy::{
     place::{Action, Gpu, Pin, Placed, Replica, Slice, Snapshot, State, Target, place},
     plan::{Measured, Model, Row, Rules},
 };
+use simgpu::random::Random;
 
-/// SplitMix64: small, seedable, and the same on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-
-    pub(crate) fn between(&mut self, least: f64, most: f64) -> f64 {
-        least + (most - least) * self.below(1 << 20) as f64 / f64::from(1 << 20)
-    }
+pub(crate) fn between(random: &mut Random, least: f64, most: f64) -> f64 {
+    least + (most - least) * random.below(1 << 20) as f64 / f64::from(1 << 20)
 }
 
 /// A model that serves `rps` on a seventh of an A100, and nearly as many times that on more.
@@ -63,7 +51,6 @@ pub(crate) struct World {
     pub(crate) said_no_room: bool,
     /// Replicas that were stopped before they were ready.
     pub(crate) cancelled: u32,
-    /// What the last decision wanted.
     last: Target,
     /// Requests per second each replica can serve.
     serves_rps: BTreeMap<u64, f64>,
@@ -72,7 +59,6 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Uncut A100s.
     pub(crate) fn empty(gpus: usize, models: Vec<Model>) -> Self {
         let kind = mig::kind("A100-80GB").unwrap();
         let gpu = Gpu { kind, healthy: true, cuttable: true, slices: Vec::new() };
@@ -93,8 +79,8 @@ impl World {
     pub(crate) fn new(random: &mut Random, jobs: bool) -> Self {
         let count = 3 + random.below(4) as usize;
         let models = (0..count).map(|index| {
-            let rps = random.between(50.0, 150.0);
-            model(&format!("m{index}"), rps, rps * random.between(0.5, 6.0))
+            let rps = between(random, 50.0, 150.0);
+            model(&format!("m{index}"), rps, rps * between(random, 0.5, 6.0))
         });
         let models: Vec<Model> = models.collect();
         let gpus = count * 2;
@@ -167,7 +153,6 @@ impl World {
         self.models.iter().map(|model| model.demand_rps).collect()
     }
 
-    /// Requests per second of each model that can be served now.
     pub(crate) fn ready(&self) -> Vec<f64> {
         let mut ready = vec![0.0; self.models.len()];
         let slices = self.gpus.iter().flat_map(|gpu| &gpu.slices);
@@ -211,10 +196,9 @@ impl World {
     pub(crate) fn change_demand(&mut self, random: &mut Random, least: f64, most: f64) {
         let model = random.below(self.models.len() as u64) as usize;
         let model = &mut self.models[model];
-        model.demand_rps = (model.demand_rps * random.between(least, most)).clamp(20.0, 900.0);
+        model.demand_rps = (model.demand_rps * between(random, least, most)).clamp(20.0, 900.0);
     }
 
-    /// Steps until nothing is left to do.
     pub(crate) fn converge(&mut self, random: &mut Random, seed: u64) -> u32 {
         for round in 0..400 {
             let decision = place(&self.snapshot(true));
@@ -325,7 +309,7 @@ impl World {
                 if one.state == State::Starting && random.below(2) == 0 {
                     one.state = State::Ready;
                 }
-                one.busy = random.between(0.0, 1.0);
+                one.busy = between(random, 0.0, 1.0);
             }
         }
     }

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 const FACTS: &str = include_str!("../../../../worker/mig/data/profiles.json");
 
-/// Everything wrong with `plan`.
 pub(crate) fn problems(problem: &Problem, plan: &Plan) -> Vec<String> {
     let facts: Value = serde_json::from_str(FACTS).unwrap();
     let mut found = Vec::new();

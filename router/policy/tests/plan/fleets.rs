@@ -1,4 +1,4 @@
-//! Models and fleets made from the measured profiles, and a small source of chance.
+//! Models and fleets made from the measured profiles.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use policy::{
     interference::Draw,
     plan::{Gpus, Measured, Model, Problem, Row, Rules},
 };
+use simgpu::random::Random;
 
 pub(crate) const NAMES: [&str; 11] = [
     "bert",
@@ -21,30 +22,13 @@ pub(crate) const NAMES: [&str; 11] = [
     "vgg19",
 ];
 
-/// SplitMix64: small, seedable, and the same on every machine.
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) fn between(random: &mut Random, least: f64, most: f64) -> f64 {
+    least + (most - least) * random.unit()
+}
 
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub(crate) fn between(&mut self, least: f64, most: f64) -> f64 {
-        least + (most - least) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Every order of magnitude equally likely.
-    pub(crate) fn magnitude(&mut self, least: f64, most: f64) -> f64 {
-        self.between(least.ln(), most.ln()).exp()
-    }
+/// Every order of magnitude equally likely.
+fn magnitude(random: &mut Random, least: f64, most: f64) -> f64 {
+    between(random, least.ln(), most.ln()).exp()
 }
 
 pub(crate) fn configs() -> PathBuf {
@@ -87,7 +71,7 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
     };
     let mut on_a30 = scaled(&rows, 0.95, of_a30);
     on_a30.retain(|row| row.processes * row.batch <= 32);
-    let faster = random.between(1.4, 2.2);
+    let faster = between(random, 1.4, 2.2);
     let measured = vec![
         Measured {
             kind: Some("H100-80GB".to_owned()),
@@ -102,8 +86,8 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
     let least_ms = rows.iter().map(latency).fold(f64::INFINITY, f64::min);
     Model {
         name: format!("{name}-{index}"),
-        demand_rps: peak_rps * gpus * random.magnitude(0.1, 2.0),
-        slo_ms: least_ms * random.between(20.0, 60.0),
+        demand_rps: peak_rps * gpus * magnitude(random, 0.1, 2.0),
+        slo_ms: least_ms * between(random, 20.0, 60.0),
         measured,
         max_batch: None,
         memory_mib: (random.below(2) == 0).then(|| 400 + random.below(1_600)),
@@ -116,11 +100,11 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
 
 /// 3 to 40 models that need about 1 to 2,000 GPUs, on a mix of A30, A100 and H100.
 pub(crate) fn problem(seed: u64, share_slices: bool) -> Problem {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let models = 3 + random.below(38) as usize;
-    let gpus = random.magnitude(1.0, 1_500.0);
+    let gpus = magnitude(&mut random, 1.0, 1_500.0);
     let kind = |name: &str| mig::kind(name).unwrap();
-    let mut part = |least: f64, most: f64| (gpus * random.between(least, most)).ceil() as u32;
+    let mut part = |least: f64, most: f64| (gpus * between(&mut random, least, most)).ceil() as u32;
     let fleet = vec![
         Gpus { kind: kind("A30-24GB"), count: part(0.0, 1.0) + 1 },
         Gpus { kind: kind("A100-80GB"), count: part(2.0, 4.0) + 10 },

@@ -9,10 +9,11 @@ use policy::{
         Gpus, Measured, Model, Problem, Replan, Replica, Row, Rules, Slice, moves, replan, solve,
     },
 };
+use simgpu::random::Random;
 
 use super::{
     checker,
-    fleets::{self, Random},
+    fleets::{self, between},
     scenarios::scenario,
 };
 
@@ -42,10 +43,10 @@ fn model(name: &str, rps: f64, demand_rps: f64) -> Model {
 }
 
 fn small(seed: u64) -> Problem {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let models = (0..3).map(|index| {
-        let rps = random.between(50.0, 150.0);
-        let demand_rps = rps * random.between(0.5, 2.2);
+        let rps = between(&mut random, 50.0, 150.0);
+        let demand_rps = rps * between(&mut random, 0.5, 2.2);
         model(["a", "b", "c"][index], rps, demand_rps)
     });
     Problem {
@@ -118,9 +119,9 @@ fn a_change_of_one_demand_takes_at_most_a_tenth_more_moves_than_the_fewest_possi
     for seed in 0..150 {
         let mut problem = small(seed);
         let before = solve(&problem).unwrap().slices;
-        let mut random = Random(seed + 1_000);
+        let mut random = Random::new(seed + 1_000);
         let changed = random.below(3) as usize;
-        problem.models[changed].demand_rps *= random.between(0.4, 2.5);
+        problem.models[changed].demand_rps *= between(&mut random, 0.4, 2.5);
         let Ok(Replan { plan, moves: count, anew: whole }) = replan(&problem, &before) else {
             continue;
         };

@@ -12,7 +12,9 @@ mod tenant;
 
 pub use self::{
     model::{Closings, Lookups, ModelMetrics, Outcome, Reason, Refusals, Totals},
-    spec::{BATCH_ROWS, BATCH_SECONDS, Kind, QUEUE_SECONDS, REQUEST_SECONDS, Spec, Unit},
+    spec::{
+        BATCH_REQUESTS, BATCH_ROWS, BATCH_SECONDS, Kind, QUEUE_SECONDS, REQUEST_SECONDS, Spec, Unit,
+    },
     tenant::{TenantMetrics, TenantTotals, Underway},
 };
 

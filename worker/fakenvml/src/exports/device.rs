@@ -47,7 +47,6 @@ fn sensor<T>(
     }
 }
 
-/// Total and used bytes.
 fn memory(state: &State, device: nvmlDevice_t) -> Result<(u64, u64), Code> {
     const EACH: u64 = 512 << 20;
     let used = |processes: usize| processes as u64 * EACH;
@@ -111,12 +110,10 @@ fn by_uuid(state: &State, uuid: &str) -> Option<nvmlDevice_t> {
 }
 
 exports! {
-    /// How many GPUs there are.
     fn nvmlDeviceGetCount_v2(count: *mut c_uint) |state| {
         put(count, state.devices.len() as c_uint)
     }
 
-    /// The GPU at an index.
     fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut nvmlDevice_t) |state| {
         let index = index as usize;
         if index >= state.devices.len() {
@@ -125,7 +122,6 @@ exports! {
         put(device, pointers::gpu(index))
     }
 
-    /// The GPU or MIG device of a UUID.
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut nvmlDevice_t) |state| {
         if uuid.is_null() {
             return Err(INVALID_ARGUMENT);
@@ -134,7 +130,6 @@ exports! {
         put(device, by_uuid(state, uuid).ok_or(NOT_FOUND)?)
     }
 
-    /// The index of a GPU.
     fn nvmlDeviceGetIndex(device: nvmlDevice_t, index: *mut c_uint) |state| {
         put(index, gpu_of(state, device)? as c_uint)
     }
@@ -152,7 +147,6 @@ exports! {
         put_text(name, length, &text)
     }
 
-    /// A UUID.
     fn nvmlDeviceGetUUID(device: nvmlDevice_t, uuid: *mut c_char, length: c_uint) |state| {
         match device_of(device)? {
             Handle::Gpu(_) => put_text(uuid, length, &state.devices[gpu_of(state, device)?].uuid),
@@ -160,7 +154,6 @@ exports! {
         }
     }
 
-    /// Where a GPU is on the bus.
     fn nvmlDeviceGetPciInfo_v3(device: nvmlDevice_t, pci: *mut nvmlPciInfo_t) |state| {
         let index = gpu_of(state, device)?;
         let kind = table::kind(&state.devices[index].kind);
@@ -187,14 +180,12 @@ exports! {
         put(then, will)
     }
 
-    /// How many MIG devices a GPU can have.
     fn nvmlDeviceGetMaxMigDeviceCount(device: nvmlDevice_t, count: *mut c_uint) |state| {
         let device = &state.devices[gpu_of(state, device)?];
         let cut = device.mig == Mig::On;
         put(count, if cut { rules::kind(device)?.compute_slices } else { 0 })
     }
 
-    /// The MIG device in a slot.
     fn nvmlDeviceGetMigDeviceHandleByIndex(
         device: nvmlDevice_t, index: c_uint, mig: *mut nvmlDevice_t
     ) |state| {
@@ -203,7 +194,6 @@ exports! {
         put(mig, pointers::mig(gpu, index))
     }
 
-    /// The GPU of a MIG device.
     fn nvmlDeviceGetDeviceHandleFromMigDeviceHandle(
         mig: nvmlDevice_t, device: *mut nvmlDevice_t
     ) |state| {
@@ -212,22 +202,18 @@ exports! {
         put(device, pointers::gpu(gpu))
     }
 
-    /// Whether a device is a MIG device.
     fn nvmlDeviceIsMigDeviceHandle(device: nvmlDevice_t, answer: *mut c_uint) |_state| {
         put(answer, c_uint::from(matches!(device_of(device)?, Handle::Mig(..))))
     }
 
-    /// The GPU instance of a MIG device.
     fn nvmlDeviceGetGpuInstanceId(device: nvmlDevice_t, id: *mut c_uint) |state| {
         put(id, mig_of(state, device)?.instance.id)
     }
 
-    /// The compute instance of a MIG device.
     fn nvmlDeviceGetComputeInstanceId(device: nvmlDevice_t, id: *mut c_uint) |state| {
         put(id, mig_of(state, device)?.compute.id)
     }
 
-    /// What a MIG device has.
     fn nvmlDeviceGetAttributes_v2(
         device: nvmlDevice_t, attributes: *mut nvmlDeviceAttributes_t
     ) |state| {
@@ -253,7 +239,6 @@ exports! {
         put(answer, nvmlMemory_t { total, free: total - used, used })
     }
 
-    /// Memory.
     fn nvmlDeviceGetMemoryInfo_v2(device: nvmlDevice_t, answer: *mut nvmlMemory_v2_t) |state| {
         let version = (size_of::<nvmlMemory_v2_t>() | (2 << 24)) as c_uint;
         if answer.is_null() || (*answer).version != version {
@@ -263,7 +248,6 @@ exports! {
         put(answer, nvmlMemory_v2_t { version, total, reserved: 0, free: total - used, used })
     }
 
-    /// The processes that compute.
     fn nvmlDeviceGetComputeRunningProcesses_v3(
         device: nvmlDevice_t, count: *mut c_uint, list: *mut nvmlProcessInfo_t
     ) |state| {
@@ -278,7 +262,6 @@ exports! {
         put_bounded(list, count, &[])
     }
 
-    /// A GPU's power.
     fn nvmlDeviceGetPowerUsage(device: nvmlDevice_t, milliwatts: *mut c_uint) |state| {
         put(milliwatts, sensor(state, device, |gpu| gpu.power_mw)?)
     }
@@ -290,14 +273,12 @@ exports! {
         put(mhz, sensor(state, device, |gpu| gpu.clock_mhz)?)
     }
 
-    /// A GPU's temperature.
     fn nvmlDeviceGetTemperature(
         device: nvmlDevice_t, _sensor: nvmlTemperatureSensors_t, celsius: *mut c_uint
     ) |state| {
         put(celsius, sensor(state, device, |gpu| gpu.temperature_c)?)
     }
 
-    /// A GPU's errors of memory.
     fn nvmlDeviceGetTotalEccErrors(
         device: nvmlDevice_t,
         kind: nvmlMemoryErrorType_t,

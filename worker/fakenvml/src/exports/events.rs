@@ -24,7 +24,6 @@ fn sets() -> MutexGuard<'static, BTreeMap<usize, Vec<usize>>> {
 }
 
 exports! {
-    /// Makes an event set.
     fn nvmlEventSetCreate(set: *mut nvmlEventSet_t) |_state| {
         let mut sets = sets();
         let name = sets.keys().next_back().map_or(1, |last| last + 1);
@@ -59,7 +58,6 @@ exports! {
         })
     }
 
-    /// Ends an event set.
     fn nvmlEventSetFree(set: nvmlEventSet_t) |_state| {
         sets().remove(&set.addr()).map(drop).ok_or(NOT_FOUND)
     }

@@ -43,7 +43,6 @@ exports! {
         put(instance, create(state, device, profile, None)?)
     }
 
-    /// Makes a GPU instance at a place.
     fn nvmlDeviceCreateGpuInstanceWithPlacement(
         device: nvmlDevice_t,
         profile: c_uint,
@@ -58,7 +57,6 @@ exports! {
         put(instance, create(state, device, profile, Some(placement.start))?)
     }
 
-    /// Unmakes a GPU instance.
     fn nvmlGpuInstanceDestroy(instance: nvmlGpuInstance_t) |state| {
         privileged(state)?;
         let (gpu, index) = instance_of(state, instance)?;
@@ -67,7 +65,6 @@ exports! {
         note(state, outcome)
     }
 
-    /// The GPU instances of a profile.
     fn nvmlDeviceGetGpuInstances(
         device: nvmlDevice_t,
         profile: c_uint,
@@ -82,7 +79,6 @@ exports! {
         put_list(list, count, &all)
     }
 
-    /// The GPU instance of an id.
     fn nvmlDeviceGetGpuInstanceById(
         device: nvmlDevice_t, id: c_uint, instance: *mut nvmlGpuInstance_t
     ) |state| {
@@ -92,7 +88,6 @@ exports! {
         put(instance, pointers::instance(found.serial))
     }
 
-    /// What a GPU instance is.
     fn nvmlGpuInstanceGetInfo(
         instance: nvmlGpuInstance_t, info: *mut nvmlGpuInstanceInfo_t
     ) |state| {
@@ -107,7 +102,6 @@ exports! {
         })
     }
 
-    /// Makes a compute instance.
     fn nvmlGpuInstanceCreateComputeInstance(
         instance: nvmlGpuInstance_t, profile: c_uint, compute: *mut nvmlComputeInstance_t
     ) |state| {
@@ -118,7 +112,6 @@ exports! {
         put(compute, pointers::compute(serial))
     }
 
-    /// Unmakes a compute instance.
     fn nvmlComputeInstanceDestroy(compute: nvmlComputeInstance_t) |state| {
         privileged(state)?;
         let (gpu, instance, compute) = compute_of(state, compute)?;
@@ -129,7 +122,6 @@ exports! {
         note(state, outcome)
     }
 
-    /// The compute instances of a profile.
     fn nvmlGpuInstanceGetComputeInstances(
         instance: nvmlGpuInstance_t,
         profile: c_uint,
@@ -144,7 +136,6 @@ exports! {
         put_list(list, count, &all)
     }
 
-    /// The compute instance of an id.
     fn nvmlGpuInstanceGetComputeInstanceById(
         instance: nvmlGpuInstance_t, id: c_uint, compute: *mut nvmlComputeInstance_t
     ) |state| {
@@ -155,7 +146,6 @@ exports! {
         put(compute, pointers::compute(found.serial))
     }
 
-    /// What a compute instance is.
     fn nvmlComputeInstanceGetInfo_v2(
         compute: nvmlComputeInstance_t, info: *mut nvmlComputeInstanceInfo_t
     ) |state| {

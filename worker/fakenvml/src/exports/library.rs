@@ -9,7 +9,6 @@ use crate::{
     store,
 };
 
-/// Opens the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> nvmlReturn_t {
     store::init("nvmlInit_v2")
@@ -27,7 +26,6 @@ pub extern "C" fn nvmlShutdown() -> nvmlReturn_t {
     store::shutdown()
 }
 
-/// The meaning of a code.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlErrorString(code: nvmlReturn_t) -> *const c_char {
     let text: &CStr = match code {
@@ -52,17 +50,14 @@ pub extern "C" fn nvmlErrorString(code: nvmlReturn_t) -> *const c_char {
 }
 
 exports! {
-    /// The driver's version.
     fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) |state| {
         put_text(version, length, &state.driver)
     }
 
-    /// The library's version.
     fn nvmlSystemGetNVMLVersion(version: *mut c_char, length: c_uint) |state| {
         put_text(version, length, &format!("13.{}", state.driver))
     }
 
-    /// The version of CUDA.
     fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) |_state| {
         put(version, 13_000)
     }

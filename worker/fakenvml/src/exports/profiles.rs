@@ -35,7 +35,6 @@ fn compute(
 }
 
 exports! {
-    /// The profile of a number.
     fn nvmlDeviceGetGpuInstanceProfileInfo(
         device: nvmlDevice_t, profile: c_uint, info: *mut nvmlGpuInstanceProfileInfo_t
     ) |state| {
@@ -55,7 +54,6 @@ exports! {
         })
     }
 
-    /// The profile of a number, with its name.
     fn nvmlDeviceGetGpuInstanceProfileInfoV(
         device: nvmlDevice_t, profile: c_uint, info: *mut nvmlGpuInstanceProfileInfo_v2_t
     ) |state| {
@@ -81,7 +79,6 @@ exports! {
         })
     }
 
-    /// Where instances of a profile can be.
     fn nvmlDeviceGetGpuInstancePossiblePlacements_v2(
         device: nvmlDevice_t,
         profile: c_uint,
@@ -98,7 +95,6 @@ exports! {
         put_list(placements, count, &all)
     }
 
-    /// How many instances of a profile could still be made.
     fn nvmlDeviceGetGpuInstanceRemainingCapacity(
         device: nvmlDevice_t, profile: c_uint, count: *mut c_uint
     ) |state| {
@@ -106,7 +102,6 @@ exports! {
         put(count, rules::remaining(&state.devices[gpu_of(state, device)?], profile)?)
     }
 
-    /// The compute instance profile of a number.
     fn nvmlGpuInstanceGetComputeInstanceProfileInfo(
         instance: nvmlGpuInstance_t,
         profile: c_uint,

@@ -15,14 +15,12 @@ use crate::{
     signature::{Signature, Spec},
 };
 
-/// The declarations of one file, by name.
 #[derive(Debug)]
 pub(super) struct Declared {
     inputs: HashMap<String, ValueInfoProto>,
     outputs: HashMap<String, ValueInfoProto>,
 }
 
-/// Reads the declarations in the file at `path`.
 pub(super) fn read(path: &str) -> Result<Declared, LoadError> {
     let file =
         File::open(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;

@@ -147,7 +147,7 @@ fn the_signature_is_what_the_file_declares() {
 }
 
 #[test]
-fn requests_of_several_rows_are_run_as_one_batch_and_split_again() {
+fn requests_of_several_rows_run_as_one_batch_and_are_split() {
     let file = File::new("batch", &product(-1));
     let mut engine = file.load().unwrap();
     let batch = batch(&engine, &[&[3]], &[(1, &[12]), (2, &[24])]);

@@ -55,13 +55,11 @@ impl Ask {
         }
     }
 
-    /// What it says of its model.
     pub(super) fn model(&mut self) -> Result<ModelMetadata, Unread> {
         let path = self.model_path.clone();
         self.read(&path)
     }
 
-    /// Runs a batch.
     pub(super) fn infer(&mut self, request: &Encoded) -> Result<Page, SendError> {
         let (kind, header_length) = match request.header_length {
             Some(length) => (
@@ -99,7 +97,6 @@ impl Ask {
     }
 }
 
-/// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unread {
     #[error(transparent)]

@@ -31,7 +31,6 @@ pub(super) enum Word {
     Started(i32),
     /// The server could not be started.
     NotStarted(String),
-    /// The server has ended.
     Ended(String),
 }
 

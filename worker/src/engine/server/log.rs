@@ -33,7 +33,7 @@ impl Log {
     pub(super) fn relay(&self, output: impl Read, model: &str) {
         let mut output = BufReader::new(output);
         while let Some(text) = next_line(&mut output) {
-            tracing::info!(model, text, "server said");
+            tracing::info!(model, text, "model server output");
             let mut said = self.0.0.lock();
             if said.lines.len() == REMEMBERED {
                 said.lines.pop_front();

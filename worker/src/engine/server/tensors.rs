@@ -7,7 +7,6 @@ use protocol::{Batch, TensorShape};
 use super::super::{Output, RunError, pieces::Pieces};
 use crate::signature::{Signature, Spec};
 
-/// The whole batch as one request.
 pub(super) fn request(
     signature: &Signature,
     batch: &Batch,
@@ -54,7 +53,6 @@ pub(super) fn outputs(
     Ok(outputs)
 }
 
-/// As it travels in a notice.
 pub(super) fn shape(spec: &TensorSpec) -> TensorShape {
     TensorShape {
         name: spec.name.clone(),

@@ -35,7 +35,7 @@ fn joined(output: &Output) -> Vec<u8> {
 }
 
 #[test]
-fn latency_is_as_measured_at_the_points_and_between_them_on_a_line() {
+fn latency_is_linear_between_measured_points() {
     let curve = curve(&[(1, 10.0), (4, 16.0), (8, 40.0)]);
     let ms = |rows| curve.latency(rows).as_secs_f64() * 1_000.0;
     for (rows, wanted) in [(1, 10.0), (2, 12.0), (4, 16.0), (6, 28.0), (8, 40.0), (10, 52.0)] {
@@ -44,7 +44,7 @@ fn latency_is_as_measured_at_the_points_and_between_them_on_a_line() {
 }
 
 #[test]
-fn below_the_first_point_a_batch_takes_as_long_as_the_first_point() {
+fn batch_below_the_first_point_takes_as_long_as_that_point() {
     let curve = curve(&[(4, 16.0), (8, 40.0)]);
     assert_eq!(curve.latency(1), Duration::from_millis(16));
 }
@@ -72,7 +72,7 @@ fn a_curve_without_points_or_order_is_refused() {
 }
 
 #[test]
-fn noise_spreads_latencies_around_the_curve_and_repeats_from_the_start() {
+fn noise_spreads_latencies_around_the_curve_and_repeats() {
     let mut noisy = Curve::new(&[(1, 10.0)], 0.1).unwrap();
     let mut again = noisy.clone();
     let ms: Vec<f64> = (0..1_000).map(|_| noisy.noisy_latency(1).as_secs_f64() * 1e3).collect();

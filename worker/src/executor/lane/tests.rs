@@ -166,7 +166,7 @@ fn one_batch_runs_one_waits_and_a_third_is_rejected() {
 }
 
 #[test]
-fn a_batch_is_run_by_who_brings_it_only_if_it_is_brief_and_nothing_else_is_to_be_done() {
+fn short_batch_runs_inline_only_on_an_idle_executor() {
     let mut bench = Bench::new();
     let [replica, other] = bench.replicas.clone();
     let brief = |id| work(&replica, id, 1, &bench.link);
@@ -185,7 +185,7 @@ fn a_batch_is_run_by_who_brings_it_only_if_it_is_brief_and_nothing_else_is_to_be
 }
 
 #[test]
-fn a_replica_closed_while_its_brief_batch_runs_is_drained_when_that_ends() {
+fn replica_closed_during_an_inline_batch_drains_after_it() {
     let mut bench = Bench::new();
     let replica = Arc::clone(&bench.replicas[0]);
     replica.note_time(BRIEF);
@@ -263,7 +263,7 @@ fn a_panic_is_the_replicas_fault_and_it_lives_on() {
 }
 
 #[test]
-fn a_batch_the_model_cannot_take_is_the_requests_fault_and_never_runs() {
+fn invalid_batch_blames_the_request_and_never_runs() {
     let bench = Bench::new();
     let rejected = bench.bring(work(&bench.replicas[0], 1, 5, &bench.link)).unwrap_err();
     assert_eq!(rejected.blame(), Blame::Request);
@@ -285,7 +285,7 @@ fn a_closed_replica_finishes_what_it_has_and_takes_no_more() {
 }
 
 #[test]
-fn batches_of_two_models_run_one_at_a_time_in_the_order_they_came() {
+fn batches_of_two_models_run_one_at_a_time_in_order() {
     let mut bench = Bench::new();
     bench.push(1).unwrap();
     assert_eq!(bench.started.recv().unwrap(), 1);
@@ -309,7 +309,7 @@ fn a_replica_that_is_not_warm_takes_nothing() {
 }
 
 #[test]
-fn a_model_that_is_gone_fails_every_batch_it_had_and_takes_no_more() {
+fn lost_model_fails_its_batches_and_accepts_none() {
     let mut bench = Bench::new();
     bench.push(1).unwrap();
     bench.push(2).unwrap();

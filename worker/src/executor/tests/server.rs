@@ -69,7 +69,6 @@ impl Served {
         ready
     }
 
-    /// Why it cannot serve.
     fn reason(&self) -> &str {
         let Some(ReplicaState::Failed { reason, crashed: true }) = self.loaded.last() else {
             panic!("{:?}", self.loaded)
@@ -95,7 +94,6 @@ impl Served {
         (failure.blame, failure.message)
     }
 
-    /// Why it is lost, once it is.
     fn lost(&mut self) -> String {
         loop {
             let state = self.executor.state().replicas.pop().unwrap().state;
@@ -134,7 +132,7 @@ fn a_server_that_takes_its_time_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_is_never_ready_is_given_up_with_its_last_answer() {
+fn server_that_is_never_ready_fails_with_its_last_response() {
     let order = Server { ready_timeout_ms: 1, ..server(&["denials=4294967295"]) };
     let served = Served::start("never", order);
     let reason = served.reason();
@@ -142,7 +140,7 @@ fn a_server_that_is_never_ready_is_given_up_with_its_last_answer() {
 }
 
 #[test]
-fn a_server_that_ends_at_its_start_is_reported_with_its_status_and_last_words() {
+fn server_that_exits_at_start_reports_status_and_last_output() {
     let served = Served::start("end", server(&["end"]));
     let reason = served.reason();
     let expected = "the server ended: exit status: 3; it said last:\nmodel weights found by ";
@@ -159,7 +157,7 @@ fn a_program_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_server_that_does_not_say_what_its_model_takes_needs_to_be_told() {
+fn server_without_metadata_needs_a_configured_signature() {
     let served = Served::start("silent", server(&["silent"]));
     let reason = served.reason();
     assert!(reason.starts_with("the server does not say what double takes and gives"), "{reason}");
@@ -168,12 +166,12 @@ fn a_server_that_does_not_say_what_its_model_takes_needs_to_be_told() {
         |name: &str| TensorShape { name: name.into(), datatype: "FP32".into(), shape: vec![-1, 2] };
     let signature = Shapes { inputs: vec![shape("x")], outputs: vec![shape("y")] };
     let order = Server { signature: Some(signature), ..server(&["silent"]) };
-    let mut served = Served::start("told", order);
+    let mut served = Served::start("signature", order);
     assert_eq!(served.run(&[1.0, 2.0]).1, [2.0, 4.0]);
 }
 
 #[test]
-fn what_the_server_refuses_is_the_requests_fault_and_what_it_fails_its_own() {
+fn server_4xx_blames_the_request_and_5xx_the_replica() {
     let mut served = Served::start("blame", server(&[]));
     let refused = served.failure(&[400.0, 0.0]);
     let expected = "the model cannot take these inputs: the server answered 400: as you wish";
@@ -292,7 +290,6 @@ impl Watch {
         Server { environment, directory: Some(self.dir.0.display().to_string()), ..order }
     }
 
-    /// The process id that the server has said.
     fn pid(&mut self) -> Pid {
         let mut line = String::new();
         self.pipe.read_line(&mut line).unwrap();

@@ -14,20 +14,17 @@ pub(super) struct Catalogue {
     pub(super) disagreements: Vec<Disagreement>,
 }
 
-/// A profile of the driver's.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) compute_slices: u32,
-    /// The most instances of it there can be.
     pub(super) most: u32,
     /// Start and size of each place for it; absent if we may not know.
     pub(super) placements: Option<Vec<(u32, u32)>>,
 }
 
 impl Profile {
-    /// Memory slices it takes.
     pub(super) fn memory_slices(&self) -> u32 {
         self.places().first().map_or(0, |(_, size)| *size)
     }
@@ -41,7 +38,6 @@ impl Profile {
     }
 }
 
-/// What the GPU is in the MIG table.
 pub(super) fn kind(device: &Device<'_>) -> Result<Option<&'static Kind>, GpuError> {
     let pci = device.pci_info().map_err(failed("nvmlDeviceGetPciInfo_v3"))?;
     Ok(mig::kind_on_pci(pci.pci_device_id))
@@ -71,7 +67,6 @@ impl Catalogue {
         shown(&self.profiles) && self.kind.is_some() && self.disagreements.is_empty()
     }
 
-    /// The driver's profile of that id.
     pub(super) fn by_id(&self, id: u32) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.id == id)
     }

@@ -5,7 +5,6 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::gpu::GpuError;
 
-/// A call of NVML that failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure {
     pub(super) call: &'static str,

@@ -22,7 +22,6 @@ use crate::gpu::{GpuError, User, Xid};
 /// NVML's "there is none" for ids.
 const NONE: u32 = u32::MAX;
 
-/// A GPU instance, as the driver describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instance {
     pub(super) id: u32,
@@ -134,7 +133,6 @@ pub(super) fn remaining(device: &Device<'_>, profile: u32) -> Result<u32, Failur
     Ok(count)
 }
 
-/// The GPU instances of a profile.
 pub(super) fn instances(device: &Device<'_>, profile: &Profile) -> Result<Vec<Instance>, GpuError> {
     // The driver writes as many as there are, and there are never more than this.
     let mut list: Vec<nvmlGpuInstance_t> = vec![ptr::null_mut(); profile.most as usize];
@@ -153,7 +151,6 @@ fn describe(device: &Device<'_>, instance: nvmlGpuInstance_t) -> Result<Instance
     Ok(Instance { id: info.id, profile: info.profileId, start: info.placement.start })
 }
 
-/// The GPU instance of an id.
 pub(super) fn instance(device: &Device<'_>, id: u32) -> Result<Instance, GpuError> {
     describe(device, instance_by_id(device, id)?)
 }

@@ -49,7 +49,6 @@ pub(super) fn mode(device: &Device<'_>) -> Result<(Mode, bool), GpuError> {
     }
 }
 
-/// Memory of a GPU or a MIG device.
 pub(super) fn memory(device: &Device<'_>) -> Result<Option<Memory>, GpuError> {
     let found = optional("nvmlDeviceGetMemoryInfo_v2", device.memory_info())?;
     Ok(found.map(|found| Memory { total_bytes: found.total, used_bytes: found.used }))

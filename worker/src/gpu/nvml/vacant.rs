@@ -50,17 +50,14 @@ impl Vacant {
         Ok(Self { instance, compute, label })
     }
 
-    /// The GPU instance, as it was.
     pub(super) fn instance(&self) -> Instance {
         self.instance
     }
 
-    /// The ids of its compute instances.
     pub(super) fn compute(&self) -> &[u32] {
         &self.compute
     }
 
-    /// How people call it.
     pub(super) fn label(&self) -> &str {
         &self.label
     }

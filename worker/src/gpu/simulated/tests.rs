@@ -80,7 +80,7 @@ fn a_leased_slice_is_not_destroyed_and_nothing_else_is_either() {
 }
 
 #[test]
-fn busy_slices_are_felt_by_the_others_and_seen_in_power_and_memory() {
+fn busy_slices_slow_neighbors_and_raise_power_and_memory() {
     let folder = Folder::new("feel");
     let mut gpu = folder.open();
     let uuids = uuids(&gpu.reshape(&geometry(&["3g.40gb@0", "3g.40gb@4"])).found.unwrap());
@@ -125,7 +125,7 @@ fn room_is_counted_as_if_no_other_profile_were_made() {
 }
 
 #[test]
-fn a_file_that_is_not_a_gpus_is_refused_and_another_gpus_is_replaced() {
+fn invalid_state_file_is_rejected_and_a_foreign_one_replaced() {
     let folder = Folder::new("bad");
     let setup = folder.setup();
     for text in ["", "{\"kind\":\"A100-80GB\",\"made\":1,\"slices\":[{\"position\":\"9g\"}]}"] {

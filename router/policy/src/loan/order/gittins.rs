@@ -22,7 +22,6 @@ pub struct History {
 }
 
 impl History {
-    /// A job ended that had so many GPU-seconds.
     pub fn add(&mut self, service: f64) {
         if self.recent.len() < REMEMBERED {
             self.recent.push(service);
@@ -41,7 +40,6 @@ impl History {
         }
     }
 
-    /// How many took less than `service`.
     fn below(&self, service: f64) -> usize {
         self.sorted.partition_point(|other| *other < service)
     }

@@ -11,7 +11,6 @@ use super::super::{
     relax::{Buying, Demand},
 };
 
-/// A fleet being filled.
 pub(super) struct Bins<'a> {
     pub(super) problem: &'a Problem,
     pub(super) ground: &'a Ground,
@@ -21,7 +20,6 @@ pub(super) struct Bins<'a> {
 /// One GPU and the models on its slices.
 #[derive(Clone)]
 pub(super) struct Gpu {
-    /// Its number in the fleet.
     number: usize,
     pub(super) pool: usize,
     pub(super) geometry: Geometry,
@@ -75,13 +73,11 @@ impl<'a> Bins<'a> {
         false
     }
 
-    /// Compute slices in use.
     pub(super) fn compute(&self, gpu: usize) -> u32 {
         let held = self.gpus[gpu].held.iter();
         held.map(|(position, ..)| u32::from(position.profile().compute_slices)).sum()
     }
 
-    /// The fleet is used up.
     pub(super) fn too_small(&self) -> PlanError {
         self.ground.too_small()
     }
