@@ -11,7 +11,7 @@ use std::{
 };
 
 use policy::fleet::SliceId;
-use router::{fleet::LOCAL, place::DrainPhase, state::WorkerState};
+use router::{fleet::LOCAL, progress::DrainPhase, state::WorkerState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

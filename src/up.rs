@@ -9,7 +9,7 @@ use config::Config;
 use router::{
     compose::{Ended, Router},
     fleet::LOCAL,
-    place,
+    whatif,
 };
 use worker::{Door, Host, Launch};
 
@@ -151,7 +151,7 @@ fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {
     };
     let config = warned(read)?;
     config.check_up().map_err(|problems| problems.to_string())?;
-    place::fits(&config)?;
+    whatif::fits(&config)?;
     Ok(config)
 }
 

@@ -30,12 +30,12 @@ use crate::{
     jobs::Jobs,
     leader::Standing,
     learned::Learned,
-    lend, metrics,
+    metrics,
     office::Office,
     orders::Orders,
-    place,
     registry::Registry,
     reload::{self, reload},
+    round,
     state::{self, State},
     steer, takeover,
 };
@@ -120,8 +120,7 @@ impl Router {
         }
         let control = state.backend.control();
         let election = ground.map(|ground| stand(ground, &state));
-        tokio::spawn(place::run(Arc::downgrade(control), Arc::clone(state.backend.plan())));
-        tokio::spawn(lend::run(Arc::downgrade(control)));
+        tokio::spawn(round::run(Arc::downgrade(control)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         tokio::spawn(drain_histograms(Arc::clone(&state)));
         outlive_file_limits()?;

@@ -14,6 +14,6 @@ pub mod state;
 mod steer;
 
 pub use control::{
-    election, fleet, jobs, leader, learned, ledger, lend, office, orders, place, records, replay,
-    takeover,
+    election, fleet, jobs, leader, learned, office, orders, plan, progress, records, replay, round,
+    takeover, whatif,
 };

@@ -19,7 +19,7 @@ use serve::{
 };
 
 use crate::{
-    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, place::Planned, plane::Plane,
+    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, plan::Planned, plane::Plane,
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -34,7 +34,6 @@ pub struct Registry {
     filed: Mutex<Arc<Config>>,
     clock: Clock,
     spans: Arc<SpanMetrics>,
-    plan: Arc<Planned>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,7 +66,6 @@ impl Registry {
             loads: Mutex::default(),
             clock,
             spans: Arc::default(),
-            plan: Arc::default(),
         })
     }
 
@@ -194,7 +192,7 @@ impl Registry {
 
     /// What was decided last about who is where.
     pub fn plan(&self) -> &Arc<Planned> {
-        &self.plan
+        self.control.planned()
     }
 
     /// Remembers every model's counts of now.
@@ -253,11 +251,11 @@ impl Backend for Registry {
     }
 
     fn plan(&self) -> Value {
-        serde_json::to_value(self.plan.state()).unwrap_or_default()
+        serde_json::to_value(self.control.planned().state()).unwrap_or_default()
     }
 
     fn plan_input(&self) -> Option<String> {
-        self.plan.dump()
+        self.control.planned().dump()
     }
 
     fn config(&self) -> Value {

@@ -11,7 +11,9 @@ use serve::{
     trace::{Build, Tracer},
 };
 
-use crate::{leader::Leader, orders::Aim, place::Outlook, records::KeepError, registry::Registry};
+use crate::{
+    leader::Leader, orders::Aim, records::KeepError, registry::Registry, whatif::Comparison,
+};
 
 /// Why the configuration in force stayed as it was.
 #[derive(Debug, thiserror::Error)]
@@ -222,7 +224,7 @@ pub(crate) async fn objective(
 ) -> Result<Value, ReloadError> {
     let now = state.backend.config_in_force();
     let then = now.with_objective(&asked)?;
-    let effect = outlook(state, &then, &asked.model).await?;
+    let effect = whatif(state, &then, &asked.model).await?;
     let changes = match asked.apply {
         true if state.backend.orders().are_shared() => share(state, &asked, &now).await?,
         true => apply(state, build, &asked)?,
@@ -239,18 +241,17 @@ pub(crate) async fn objective(
 }
 
 /// Plans on a thread of its own, since that may take a while.
-async fn outlook(
+async fn whatif(
     state: &Arc<ServerState<Registry>>,
     then: &Config,
     model: &str,
-) -> Result<Option<Outlook>, ReloadError> {
+) -> Result<Option<Comparison>, ReloadError> {
     let Some(slo) = then.models.iter().find(|one| one.name == model).map(|one| one.slo) else {
         return Ok(None);
     };
     let (state, model) = (Arc::clone(state), model.to_owned());
-    let planned = tokio::task::spawn_blocking(move || {
-        state.backend.plan().with_objective(&model, slo.as_secs_f64() * 1e3)
-    });
+    let planned =
+        tokio::task::spawn_blocking(move || state.backend.plan().with_objective(&model, slo));
     planned.await.map_err(|_| conflict("planning failed"))
 }
 

@@ -4,7 +4,7 @@ use policy::fleet::SliceId;
 use router::{
     fleet::LOCAL,
     leader::{LeadState, Role},
-    place::{DrainPhase, DrainState, PinPhase},
+    progress::{DrainPhase, DrainState, PinPhase},
     state::{ModelState, Presence, State, WorkerState},
 };
 

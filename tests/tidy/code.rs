@@ -133,6 +133,30 @@ fn policy_names_no_clock_and_no_io() {
     report(&problems);
 }
 
+/// Where control rounds run: in the router, and in the simulator.
+const ROUNDS: [&str; 2] = ["router/control/src/round/mod.rs", "loadtest/sim/src/control.rs"];
+/// What decides parts of a round.
+const PARTS: [&str; 3] = [" place(&", "loan::decide(", "wanted_back("];
+
+#[test]
+fn router_and_simulator_decide_by_the_same_round() {
+    let mut problems = Vec::new();
+    for file in files_of("rs") {
+        let (path, text) = (file.path.as_str(), file.text().unwrap_or_default());
+        let calls = text.contains(" decide(&world, ") && text.contains(" desired(");
+        if ROUNDS.contains(&path) && !(calls && text.contains("policy::round")) {
+            problems.push(format!("{path}: does not call policy::round's decide and desired"));
+        }
+        // Whether a file's models fit is asked before there is a fleet.
+        let beside = path.ends_with("whatif/fits.rs") || path.contains("/tests");
+        if path.starts_with("router/control/src/") && !beside {
+            let parts = PARTS.iter().filter(|part| text.contains(**part));
+            problems.extend(parts.map(|part| format!("{path}: decides beside the round: {part}")));
+        }
+    }
+    report(&problems);
+}
+
 #[test]
 fn a_function_is_measured_from_its_name_to_its_brace() {
     let text = "\

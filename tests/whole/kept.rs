@@ -76,7 +76,7 @@ fn learned_data_is_persisted_after_a_full_disk() {
     let mut ask = || {
         assert_eq!(client.post("/v2/models/digits/infer", &[], &three).status, 200);
     };
-    let complaints = || router.log().matches("what was learned could not be kept").count();
+    let complaints = || router.log().matches("failed to persist what was learned").count();
     // What was begun and taken back leaves its mark on the file's time alone.
     let mut tries = BTreeSet::new();
     eventually("it was tried more than once", || {
@@ -90,7 +90,7 @@ fn learned_data_is_persisted_after_a_full_disk() {
     limit(&router, Resource::Fsize, None);
     eventually("it is kept again", || {
         ask();
-        router.log().contains("what was learned is kept again").then_some(())
+        router.log().contains("what was learned is persisted again").then_some(())
     });
     assert_eq!(complaints(), 1, "{}", router.log());
     outlives_a_kill(Split { router, worker, door });

@@ -18,13 +18,13 @@ use std::{
 use mig::Kind;
 use policy::{
     demand::{Day, Habit},
-    fleet::{Link, ReplicaId, Traffic},
+    fleet::{Link, ReplicaId, SliceId, Traffic},
     moment::Moment,
     plan::{Model as PlannedModel, Problem},
     round::{
-        Assignment, Edition, GpuAssignment, KeptDemand, LoanTerms, Memory, ModelTerms,
+        Assignment, Edition, GpuAssignment, KeptDemand, LoanTerms, Memory, ModelTerms, Needs,
         ReplicaPhase, Round, RoundRules, SeenGpu, SeenReplica, SeenSlice, SeenWorker, TenantTerms,
-        World, decide, desired, profile_memory_mib,
+        Want, World, decide, desired, profile_memory_mib,
     },
 };
 use simgpu::Delays;
@@ -299,6 +299,20 @@ impl SimWorkers {
     pub fn gpus_used(&self) -> usize {
         let used = |gpu: &&SeenGpu| gpu.slices.iter().any(|slice| !slice.replicas.is_empty());
         self.world.workers.iter().flat_map(|worker| &worker.gpus).filter(used).count()
+    }
+
+    /// GPUs that inference waits for: lent slices, by their part of a GPU's compute.
+    pub fn short_gpus(&self, needs: &Needs) -> f64 {
+        let part = |slice: &SliceId| {
+            let worker = self.world.workers.iter().find(|worker| worker.name == slice.worker)?;
+            let kind = worker.gpus.first()?.kind?;
+            let profile = kind.position(&slice.position).ok()?.profile();
+            Some(f64::from(profile.compute_slices) / f64::from(kind.compute_slices))
+        };
+        let of = |want: &Want| {
+            want.slices.iter().filter_map(part).take(want.count as usize).sum::<f64>()
+        };
+        needs.wanted.iter().map(of).sum()
     }
 
     /// GPUs there are.

@@ -46,6 +46,7 @@ struct Follow<'a> {
     rest: Vec<(f64, f64)>,
     held: Vec<Holding>,
     reclaims: u64,
+    short_gpu_s: f64,
     busy_gpu_s: f64,
     /// By model, rows and batches.
     batches: Vec<(f64, f64)>,
@@ -108,6 +109,7 @@ impl<'a> Follow<'a> {
             rest: vec![(0.0, 0.0); first.len()],
             held: Vec::new(),
             reclaims: 0,
+            short_gpu_s: 0.0,
             busy_gpu_s: 0.0,
             batches: vec![(0.0, 0.0); fleet.models.len()],
             told: FollowingSummary::default(),
@@ -141,9 +143,10 @@ impl<'a> Follow<'a> {
             self.workers.ask(model, came as u64, late as u64);
             *rest = (rest.0 - came, rest.1 - late);
         }
-        for round in self.workers.rounds(moment(span.1))? {
-            self.count(&round);
-        }
+        let rounds = self.workers.rounds(moment(span.1))?;
+        rounds.iter().for_each(|round| self.count(round));
+        let needs = rounds.last().map(|round| &round.needs);
+        self.short_gpu_s += needs.map_or(0.0, |needs| self.workers.short_gpus(needs)) * lasts;
         self.hold(span.1);
         Ok(flows)
     }
@@ -211,7 +214,12 @@ impl<'a> Follow<'a> {
         summary.gpus_used = self.workers.gpus_used();
         summary.replicas = self.workers.replicas();
         if let Some(training) = &self.study.training {
-            let of = Followed { workers: &self.workers, held: &self.held, reclaims: self.reclaims };
+            let of = Followed {
+                workers: &self.workers,
+                held: &self.held,
+                reclaims: self.reclaims,
+                short_gpu_s: self.short_gpu_s,
+            };
             summary.training = Some(TrainingSummary::of_rounds(training, &of));
         }
         summary.following = Some(self.told);

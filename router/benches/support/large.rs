@@ -6,7 +6,7 @@ use policy::dispatch::ClosedBy;
 use router::{
     leader::LeadState,
     metrics,
-    place::{Moved, PlanState, PlannedModel},
+    plan::{Moved, PlanState, PlannedModel},
     state::{
         ConfigState, GpuState, JobsState, LaneState, Memory, ModelState, Presence, ReplicaPhase,
         ReplicaState, Replicas, SliceState, State, WorkerState,

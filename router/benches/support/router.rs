@@ -13,8 +13,8 @@ use router::{
     leader::Standing,
     learned::Learned,
     orders::Orders,
-    place,
     registry::Registry,
+    round,
 };
 use serve::{
     auth::Access,
@@ -62,8 +62,7 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
     let fleet = Arc::clone(registry.fleet());
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-    let planned = Arc::clone(state.backend.plan());
-    tokio::spawn(place::run(Arc::downgrade(state.backend.control()), planned));
+    tokio::spawn(round::run(Arc::downgrade(state.backend.control())));
     let (theirs, mut ours) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move { welcome(theirs, "bench", &Trust::Everyone, &fleet).await });
     let (token, worker) = (String::new(), "bench".to_owned());

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 /// No moment is further from the start than this.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Wall time that does not jump while the router runs.
+/// Wall time that does not jump while the router runs. Its moments count from 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
     started: Instant,
-    started_ms: u64,
+    started_at: Moment,
 }
 
 impl WallClock {
@@ -20,28 +20,32 @@ impl WallClock {
     #[expect(clippy::disallowed_methods, reason = "jobs are dated over restarts, in wall time")]
     pub fn start() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_ms: whole_ms(since) }
+        Self { started: Instant::now(), started_at: Moment::default() + since }
     }
 
-    /// The present, counted from the start.
+    /// The present.
     pub fn now(&self) -> Moment {
         self.moment(Instant::now())
     }
 
-    /// The instant of `moment`.
+    /// The instant of `moment`; the start for anything before it.
     pub fn instant(&self, moment: Moment) -> Instant {
-        self.started + moment.since(Moment::default()).min(FAR)
+        self.started + moment.since(self.started_at).min(FAR)
     }
 
     /// `instant` as a moment; the start for anything before it.
     pub fn moment(&self, instant: Instant) -> Moment {
-        let micros = instant.saturating_duration_since(self.started).as_micros();
-        Moment::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+        self.started_at + instant.saturating_duration_since(self.started)
     }
 
     /// Milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
-        self.started_ms + whole_ms(self.started.elapsed())
+        self.now().micros() / 1000
+    }
+
+    /// How long it has run.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 }
 

@@ -7,14 +7,8 @@ use config::Config;
 use store::{Change, Records};
 
 use crate::{
-    clock::WallClock,
-    fleet::{Fleet, Seen},
-    jobs::Jobs,
-    leader::Standing,
-    learned::Learned,
-    ledger::Ledger,
-    orders::Orders,
-    plane::DataPlane,
+    clock::WallClock, fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, orders::Orders,
+    plan::Planned, plane::DataPlane,
 };
 
 /// The control plane of one router.
@@ -26,7 +20,7 @@ pub struct Control {
     orders: Arc<Orders>,
     learned: Arc<Learned>,
     fleet: Arc<Fleet>,
-    ledger: Arc<Ledger>,
+    planned: Arc<Planned>,
     config: ArcSwap<Config>,
     clock: WallClock,
 }
@@ -52,7 +46,7 @@ impl Control {
             fleet: Arc::new(Fleet::new(Arc::clone(&plane), Arc::clone(&leadership))),
             plane,
             leadership,
-            ledger: Arc::new(Ledger::of(&jobs.unfinished())),
+            planned: Arc::default(),
             jobs,
             orders,
             learned,
@@ -91,9 +85,9 @@ impl Control {
         &self.fleet
     }
 
-    /// Who has which slice.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+    /// What was decided last.
+    pub fn planned(&self) -> &Arc<Planned> {
+        &self.planned
     }
 
     /// The clock of every decision.
@@ -112,20 +106,9 @@ impl Control {
         self.fleet.poke();
     }
 
-    /// Every worker that is present. One that is drained counts as leaving.
-    pub fn look(&self) -> Vec<Seen> {
-        let orders = self.orders.standing();
-        let mut seen = self.fleet.look();
-        for one in &mut seen {
-            one.report.leaving |= orders.drains(&one.worker);
-        }
-        seen
-    }
-
     /// Replaces all jobs and orders by what is stored. May wait for a change that is being written.
     pub fn take_records(&self, records: &Records) {
         self.jobs.replace(records);
-        self.ledger.reset(&self.jobs.unfinished());
         self.orders.replace(records);
     }
 
@@ -133,6 +116,5 @@ impl Control {
     pub fn take_change(&self, change: Change) {
         self.orders.learn(change.clone());
         self.jobs.learn(change);
-        self.ledger.reset(&self.jobs.unfinished());
     }
 }

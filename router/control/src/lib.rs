@@ -1,8 +1,8 @@
 //! The control plane: what each worker is asked to run, and why.
 //!
-//! [`fleet`] hears the workers and tells them, [`place`] puts replicas on slices, [`lend`] gives idle
-//! slices to [`jobs`], [`orders`] holds what operators want, and [`leader`] says whether this router
-//! may do any of it. Of the data plane it knows the trait in [`plane`] only.
+//! [`fleet`] hears the workers and tells them, [`round`] puts replicas on slices and lends idle slices
+//! to [`jobs`], [`orders`] holds what operators want, and [`leader`] says whether this router may do
+//! any of it. Of the data plane it knows the trait in [`plane`] only.
 
 pub mod clock;
 mod control;
@@ -11,14 +11,16 @@ pub mod fleet;
 pub mod jobs;
 pub mod leader;
 pub mod learned;
-pub mod ledger;
-pub mod lend;
 pub mod office;
 pub mod orders;
-pub mod place;
+pub mod plan;
 pub mod plane;
+pub mod progress;
 pub mod records;
 pub mod replay;
+pub mod round;
 pub mod takeover;
+pub mod whatif;
+mod world;
 
 pub use self::control::{Control, Stored};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Config;
-use policy::loan::{Offer, admit};
+use policy::round::admission;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -11,9 +11,9 @@ use crate::{
     clock::whole_ms,
     control::Control,
     fleet::{LogQuestion, Unanswered},
-    jobs::{Brief, JobError, JobView, Jobs, Spec, Submission},
-    lend::{self, Lendable, millis, moment, terms},
+    jobs::{Brief, JobError, JobView, Jobs, Record, Spec, Submission},
     records::KeepError,
+    world::{Revisions, loan_times, read, training_job},
 };
 
 /// The longest idempotency key.
@@ -97,22 +97,11 @@ impl Office {
         now_ms: u64,
     ) -> Result<Option<u64>, JobError> {
         let control = &self.control;
-        let (seen, records) = (control.fleet().look(), control.jobs().unfinished());
-        let lendable = Lendable::new(&seen, &control.ledger().lock(), &records, now_ms);
-        let (_, lease) = terms(config.loans.as_ref());
-        let jobs: Vec<_> =
-            records.iter().map(|record| lend::job(config, record, lease, now_ms)).collect();
-        let tenants = lend::tenants(config, config.loans.as_ref(), &control.jobs().accounts());
-        let lends = |held| held != policy::loan::Held::Inference;
-        let slices = &lendable.with_cuttable(&seen, spec);
-        let offered = slices.iter().filter(|slice| lends(slice.held)).count();
-        let needs = control.ledger().needs();
-        let kept = (needs.forecast + needs.reserve) as usize;
-        let dependable = u32::try_from(offered.saturating_sub(kept)).unwrap_or(u32::MAX);
-        let (tenants, jobs) = (&tenants, &jobs);
-        let offer = Offer { now: moment(now_ms), slices, tenants, jobs, dependable };
-        let admitted = admit(&lend::ask(config, spec), &offer).map_err(JobError::Refused)?;
-        Ok(admitted.start_by.map(millis))
+        let world = read(control, &mut Revisions::default(), false);
+        let job = training_job(config, &Record::new(0, spec.clone(), None, now_ms));
+        let (served, accounts) = (control.planned().served(), control.jobs().accounts());
+        let admitted = admission(&world, &served, &accounts, &job).map_err(JobError::Refused)?;
+        Ok(admitted.start_by.map(|at| at.micros() / 1000))
     }
 
     /// Every job, the newest first.
@@ -129,7 +118,7 @@ impl Office {
     pub async fn cancel(&self, id: u64) -> Result<JobView, JobError> {
         self.lead()?;
         let config = self.control.config();
-        let (notice, _) = terms(config.loans.as_ref());
+        let (notice, _) = loan_times(&config);
         let (jobs, now_ms) = (Arc::clone(self.jobs()), self.control.clock().now_ms());
         let cancelled = spawn_blocking(move || jobs.cancel(id, whole_ms(notice), now_ms)).await;
         cancelled.map_err(|_| ended())??;

@@ -40,10 +40,10 @@ pub use self::{
     demands::KeptDemand,
     desired::{AskedRank, Assignment, GpuAssignment, SliceAssignment, desired},
     lendable::{Lendable, profile_memory_mib},
-    lending::{Needs, Want},
+    lending::{Needs, Want, admission},
     memory::{LoanMemory, Memory, PlaceMemory},
     orders::{OrderProgress, PinProgress},
-    planning::{Plan, foresee},
+    planning::{Plan, foresee, foreseen_pin},
     speeds::KeptSpeeds,
     turnover::Event,
     world::{
@@ -92,6 +92,8 @@ pub struct Round {
     pub planned: bool,
     /// Whether another is due that the planner was too tired to make.
     pub plan_due: bool,
+    /// The median error of predicted slowdowns; none before the first.
+    pub interference_error: Option<f64>,
     /// What inference needs of the slices that are lent.
     pub needs: Needs,
     /// What was done, for the log.
@@ -120,7 +122,7 @@ pub struct Waits {
 
 impl Round {
     /// Whether inference waits for slices that are lent.
-    pub fn calls_back(&self) -> bool {
+    pub fn reclaims(&self) -> bool {
         !self.needs.wanted.is_empty()
     }
 }
@@ -171,6 +173,7 @@ pub fn decide(world: &World, memory: &Memory) -> (Round, Memory) {
         plan: place.plan.clone(),
         planned,
         plan_due: due && !planned,
+        interference_error: place.neighbours.median_error(),
         needs,
     };
     (round, Memory { place, loans })

@@ -5,7 +5,7 @@ use super::{
     page::{count, number},
 };
 use crate::{
-    place::DrainPhase,
+    progress::DrainPhase,
     state::{GpuState, Memory, Presence, SliceState, State},
 };
 

@@ -4,7 +4,7 @@ use super::{
     Kind, Spec, Unit,
     page::{count, number},
 };
-use crate::{place::PinPhase, state::State};
+use crate::{progress::PinPhase, state::State};
 
 pub(super) const DEMAND: Spec = Spec::new(
     "sluice_placement_demand_requests_per_second",

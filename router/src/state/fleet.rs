@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{fleet::Presence, place::DrainState};
+use crate::{fleet::Presence, progress::DrainState};
 
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

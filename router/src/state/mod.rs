@@ -27,7 +27,8 @@ pub use serve::model::{Replicas, View as ModelState};
 use crate::{
     fleet::View,
     leader::LeadState,
-    place::{self, PinState, PlanState},
+    plan::PlanState,
+    progress::{PinState, reported},
     registry::Registry,
 };
 
@@ -89,7 +90,7 @@ impl State {
         let ordered = registry.orders().standing();
         let pins = match registry.standing().acts() {
             Some(_) => registry.plan().pins(&ordered),
-            None => place::afar::pins(&ordered, &views),
+            None => reported::pins(&ordered, &views),
         };
         let loans = registry.config_in_force().loans.as_ref().map(|loans| loans.allow.clone());
         Self {
@@ -119,13 +120,13 @@ pub(crate) fn workers(registry: &Registry) -> Vec<WorkerState> {
 fn shown(registry: &Registry, views: &[View]) -> Vec<WorkerState> {
     let standing = registry.orders().standing();
     let acts = registry.standing().acts().is_some();
-    let owners = registry.control().ledger().lock();
+    let lent = registry.jobs().lent();
     let worker = |view: &View| {
         let drain = standing.drains.get(&view.name).map(|drain| match acts {
             true => registry.plan().drain(&view.name, drain),
-            false => place::afar::drain(view, &owners, drain),
+            false => reported::drain(view, &lent, drain),
         });
-        workers::worker(view, &owners, drain)
+        workers::worker(view, &lent, drain)
     };
     views.iter().map(worker).collect()
 }

@@ -1,6 +1,9 @@
 //! Workers as the state document shows them, made from what the fleet, the loans and the orders say.
 //! Executors' tokens are not among it.
 
+use std::collections::BTreeMap;
+
+use policy::fleet::{GpuId, SliceId};
 use protocol::{GpuReport, RankReport, RankState, ReplicaReport, SliceReport, WHOLE};
 
 use super::{
@@ -8,12 +11,15 @@ use super::{
 };
 use crate::{
     fleet::{View, labelled},
-    ledger::Slices,
-    place::DrainState,
+    progress::DrainState,
 };
 
-/// A worker; `owners` has the slices that are lent.
-pub(super) fn worker(view: &View, owners: &Slices, drain: Option<DrainState>) -> WorkerState {
+/// A worker; `lent` has the job of each slice that is lent.
+pub(super) fn worker(
+    view: &View,
+    lent: &BTreeMap<SliceId, u64>,
+    drain: Option<DrainState>,
+) -> WorkerState {
     let report = view.report.as_ref();
     let gpus = report.iter().flat_map(|report| &report.gpus);
     WorkerState {
@@ -24,13 +30,14 @@ pub(super) fn worker(view: &View, owners: &Slices, drain: Option<DrainState>) ->
         drain,
         generation: report.map(|report| report.generation),
         desired_generation: view.desired_generation,
-        gpus: gpus.map(|report| gpu(&view.name, report, owners)).collect(),
+        gpus: gpus.map(|report| gpu(&view.name, report, lent)).collect(),
     }
 }
 
-fn gpu(worker: &str, report: &GpuReport, owners: &Slices) -> GpuState {
+fn gpu(worker: &str, report: &GpuReport, lent: &BTreeMap<SliceId, u64>) -> GpuState {
     let kind = report.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
     let memory_slices = kind.map_or(1, |kind| kind.memory_slices);
+    let id = GpuId { worker: worker.to_owned(), gpu: report.index };
     GpuState {
         gpu: labelled(worker, &format!("gpu{}", report.index)),
         source: report.source.clone(),
@@ -52,7 +59,7 @@ fn gpu(worker: &str, report: &GpuReport, owners: &Slices) -> GpuState {
             .slices
             .iter()
             .map(|one| SliceState {
-                job: owners.job(worker, report.index, &one.position),
+                job: lent.get(&id.slice(&*one.position)).copied(),
                 ..slice(worker, one, kind)
             })
             .collect(),

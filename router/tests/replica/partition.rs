@@ -11,8 +11,8 @@ use std::{
 use control::Stored;
 use protocol::{Desired, Mode, Report, ToWorker, WHOLE};
 use router::{
-    fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, lend, orders::Orders, place,
-    registry::Registry,
+    fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, orders::Orders,
+    registry::Registry, round,
 };
 use serve::{
     auth::Access,
@@ -59,9 +59,7 @@ fn router() -> Arc<ServerState<Registry>> {
     let registry = Registry::start(config, stored).unwrap();
     let access = Access::new(&[], &[]);
     let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
-    let (control, planned) = (state.backend.control(), Arc::clone(state.backend.plan()));
-    tokio::spawn(place::run(Arc::downgrade(control), planned));
-    tokio::spawn(lend::run(Arc::downgrade(control)));
+    tokio::spawn(round::run(Arc::downgrade(state.backend.control())));
     state
 }
 

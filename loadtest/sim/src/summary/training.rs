@@ -48,6 +48,8 @@ pub struct Followed<'a> {
     pub workers: &'a SimWorkers,
     pub held: &'a [Holding],
     pub reclaims: u64,
+    /// What inference needed of lent slices and did not have yet, in GPU-seconds.
+    pub short_gpu_s: f64,
 }
 
 impl TrainingSummary {
@@ -77,7 +79,7 @@ impl TrainingSummary {
             preemptions: trained.iter().map(|one| u64::from(one.starts.saturating_sub(1))).sum(),
             reclaims: followed.reclaims,
             lost_gpu_h: trained.iter().map(|one| one.lost_gpu_s / 3600.0).sum(),
-            inference_short_gpu_h: 0.0,
+            inference_short_gpu_h: followed.short_gpu_s / 3600.0,
             jain: jain(&ratios),
             worst_tenant: ratios.iter().copied().fold(1.0, f64::min),
             course: followed.held.iter().step_by(each).copied().collect(),

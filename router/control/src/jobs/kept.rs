@@ -21,7 +21,7 @@ pub(super) struct Kept {
     /// Jobs that differ from what is on the disk.
     pub(super) unwritten: BTreeSet<u64>,
     /// Why each waiting job waits and when it may start, as last decided.
-    pub(super) waits: HashMap<u64, Waits>,
+    pub(super) waits: BTreeMap<u64, Waits>,
     pub(super) counts: Counts,
 }
 

@@ -9,11 +9,7 @@ mod record;
 mod submission;
 mod view;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use parking_lot::Mutex;
 use policy::{fleet::SliceId, loan::Account};
@@ -21,7 +17,10 @@ use serde_json::Value;
 use store::{Change, OpenError, Records, Schema, Store};
 use tokio::sync::{Notify, futures::Notified};
 
-pub use policy::job::{Counts, Life, Progress, State, Step, Stopping};
+pub use policy::{
+    job::{Counts, Life, Progress, State, Step, Stopping},
+    round::{JobChange, Waits},
+};
 
 use self::kept::Kept;
 pub(crate) use self::submission::profile_compute;
@@ -50,15 +49,6 @@ pub struct Jobs {
     store: Mutex<Keeping>,
     kept: Mutex<Kept>,
     changed: Notify,
-}
-
-/// Why a job waits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Waits {
-    /// For people.
-    pub why: String,
-    /// When it may start, as far as is known.
-    pub may_start_ms: Option<u64>,
 }
 
 /// What a submission led to.
@@ -246,19 +236,19 @@ impl Jobs {
     /// A job that somebody else changed since it was read, which only a caller's request does, keeps
     /// that change and loses this one. How far jobs are is written now and then: see
     /// [`Jobs::write_rest`]. Writes to the disk.
-    pub fn keep(&self, changes: Vec<(Record, Record)>, counts: Counts) -> Result<(), KeepError> {
+    pub fn keep(&self, changes: &[JobChange], counts: Counts) -> Result<(), KeepError> {
         let mut store = self.store.lock();
         let mut steps = Vec::new();
         let mut kept = self.kept.lock();
-        for (before, after) in changes {
-            if kept.records.get(&before.id) != Some(&before) || before == after {
+        for JobChange { id, before, after } in changes {
+            let Some(record) = kept.records.get_mut(id).filter(|one| one.life == *before) else {
                 continue;
-            }
-            if before.life.steady() == after.life.steady() {
-                kept.unwritten.insert(after.id);
-                kept.records.insert(after.id, after);
+            };
+            if before.steady() == after.steady() {
+                record.life = after.clone();
+                kept.unwritten.insert(*id);
             } else {
-                steps.push(after);
+                steps.push(Record { life: after.clone(), ..record.clone() });
             }
         }
         drop(kept);
@@ -267,6 +257,15 @@ impl Jobs {
         }
         self.kept.lock().counts.add(counts);
         Ok(())
+    }
+
+    /// By slice, the job that has it or goes on with it.
+    pub fn lent(&self) -> BTreeMap<SliceId, u64> {
+        let kept = self.kept.lock();
+        let unfinished = kept.records.values().filter(|record| !record.life.state.is_over());
+        let slices = unfinished
+            .flat_map(|record| record.life.slices().map(|slice| (slice.clone(), record.id)));
+        slices.collect()
     }
 
     /// Writes down how far jobs are, and what each tenant has had and deserved.
@@ -290,7 +289,7 @@ impl Jobs {
     }
 
     /// Says why jobs wait.
-    pub fn explain(&self, waits: HashMap<u64, Waits>) {
+    pub fn explain(&self, waits: BTreeMap<u64, Waits>) {
         self.kept.lock().waits = waits;
     }
 

@@ -2,6 +2,11 @@ use std::path::PathBuf;
 
 use super::*;
 
+fn keep(jobs: &Jobs, before: &Record, after: &Record) -> Result<(), KeepError> {
+    let (id, before, after) = (before.id, before.life.clone(), after.life.clone());
+    jobs.keep(&[JobChange { id, before, after }], Counts::default())
+}
+
 /// A folder of its own, gone after the test.
 struct Folder(PathBuf);
 
@@ -50,7 +55,7 @@ fn jobs_and_their_numbers_outlive_the_process() {
     let first = submit(&jobs, "a", None).unwrap().record;
     let mut started = first.clone();
     started.life.enter(State::Starting, "first in the order", 2_000);
-    jobs.keep(vec![(first, started)], Counts::default()).unwrap();
+    keep(&jobs, &first, &started).unwrap();
     drop(jobs);
     let jobs = folder.open();
     assert_eq!(jobs.get(1).unwrap().brief.state, State::Starting);
@@ -89,7 +94,7 @@ fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told() {
     let before = submit(&jobs, "b", None).unwrap().record;
     let mut running = before.clone();
     running.life.enter(State::Running, "it runs", 2_000);
-    jobs.keep(vec![(before, running)], Counts::default()).unwrap();
+    keep(&jobs, &before, &running).unwrap();
     jobs.cancel(waiting, 1_000, 3_000).unwrap();
     jobs.cancel(2, 1_000, 3_000).unwrap();
     let states = [1, 2].map(|id| jobs.get(id).unwrap().brief.state);
@@ -105,7 +110,7 @@ fn a_request_that_came_meanwhile_is_not_overruled() {
     jobs.cancel(1, 1_000, 2_000).unwrap();
     let mut started = read.clone();
     started.life.enter(State::Starting, "first in the order", 3_000);
-    jobs.keep(vec![(read, started)], Counts::default()).unwrap();
+    keep(&jobs, &read, &started).unwrap();
     assert_eq!(jobs.get(1).unwrap().brief.state, State::Cancelled);
 }
 
@@ -119,7 +124,7 @@ fn how_far_a_job_is_is_written_only_now_and_then() {
     let quiet = length();
     let mut after = before.clone();
     after.life.progress = Some(Progress { step: 5, ..Progress::default() });
-    jobs.keep(vec![(before, after)], Counts::default()).unwrap();
+    keep(&jobs, &before, &after).unwrap();
     assert_eq!((length(), jobs.list()[0].progress.unwrap().step), (quiet, 5));
     jobs.write_rest(BTreeMap::new()).unwrap();
     assert!(length() > quiet);
@@ -135,7 +140,7 @@ fn a_loan_is_overdue_once_its_notice_is_over_and_not_before() {
     let mut running = before.clone();
     running.life.enter(State::Running, "it runs", 2_000);
     running.life.seats = vec![SliceId { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
-    jobs.keep(vec![(before, running)], Counts::default()).unwrap();
+    keep(&jobs, &before, &running).unwrap();
     let loans = |now_ms| {
         let LoansState { lent, returning, overdue } = jobs.state(Vec::new(), now_ms).loans;
         (lent, returning, overdue)
@@ -159,7 +164,7 @@ fn a_job_that_waits_for_its_next_try_waits_no_longer_when_the_clock_is_set_back_
     failed.life.enter(State::Queued, "it failed and is tried again", DAY_MS + 2_000);
     failed.life.not_before_ms = Some(DAY_MS + 5_000);
     failed.life.started_ms = DAY_MS + 1_000;
-    jobs.keep(vec![(first, failed)], Counts::default()).unwrap();
+    keep(&jobs, &first, &failed).unwrap();
     drop(jobs);
     let jobs = folder.open();
     jobs.redate(2_000);

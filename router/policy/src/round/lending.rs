@@ -15,7 +15,7 @@ use crate::{
     demand::{Forecast, Why},
     fleet::SliceId,
     job::{Counts, Life, State, Stopping, begin},
-    loan::{self, Act, Decisions, Held, Keep, Start, Stop, Use, accrue, has_room},
+    loan::{self, Account, Act, Decisions, Held, Keep, Start, Stop, Use, accrue, has_room},
     place::{Slice, Snapshot, Target, room},
 };
 
@@ -86,6 +86,30 @@ pub(super) fn needs(
         }));
     }
     Needs { wanted, reserve: world.rules.plan.spare_gpus * SEVENTHS }
+}
+
+/// Whether `job` could ever run in `world`, where inference has `served`, and by when it must start.
+///
+/// # Errors
+///
+/// Why it could not.
+pub fn admission(
+    world: &World,
+    served: &BTreeSet<SliceId>,
+    accounts: &BTreeMap<String, Account>,
+    job: &TrainingJob,
+) -> Result<loan::Admitted, loan::Refused> {
+    let lendable = Lendable::new(world, &world.jobs, served);
+    let (_, lease) = world.terms();
+    let jobs: Vec<loan::Job> = world.jobs.iter().map(|job| job.loan(lease, world.now)).collect();
+    let slices = lendable.with_cuttable(world, job);
+    let offered = slices.iter().filter(|slice| slice.held != Held::Inference).count();
+    let kept = (world.rules.plan.spare_gpus * SEVENTHS) as usize;
+    let dependable = u32::try_from(offered.saturating_sub(kept)).unwrap_or(u32::MAX);
+    let tenants = tenants(world, accounts);
+    let offer =
+        loan::Offer { now: world.now, slices: &slices, tenants: &tenants, jobs: &jobs, dependable };
+    loan::admit(&job.ask, &offer)
 }
 
 impl PlaceMemory {

@@ -122,11 +122,6 @@ impl PlaceMemory {
         self.speeds.count()
     }
 
-    /// The median error of predicted slowdowns; none before the first.
-    pub fn interference_error(&self) -> Option<f64> {
-        self.neighbours.median_error()
-    }
-
     /// What of a model's demand is worth keeping.
     pub fn kept_demand(&self, model: &str, day: Day) -> KeptDemand {
         self.demands.kept(model, day)

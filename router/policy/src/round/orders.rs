@@ -32,7 +32,7 @@ pub enum PinProgress {
 }
 
 /// A pin by numbers; nothing if its model or its GPU is not there.
-fn by_number(pin: &PinOrder, world: &World, sites: &Sites) -> Option<place::Pin> {
+pub(super) fn by_number(pin: &PinOrder, world: &World, sites: &Sites) -> Option<place::Pin> {
     let model = world.model(&pin.model)?;
     let (gpu, position) = sites.position(&pin.at)?;
     let from = pin.from.as_ref().and_then(|slice| sites.position(slice));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    Memory, ModelTerms, PlaceMemory, World,
+    Memory, ModelTerms, PinOrder, PlaceMemory, World,
     asked::AskedReplica,
     sites::{Sites, Spot},
 };
@@ -12,7 +12,7 @@ use crate::{
     fleet::GpuId,
     moment::Moment,
     place::{
-        Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, held_rps, place,
+        self, Decision, Gpu, Placed, Replica, Slice, Snapshot, State, Target, held_rps, place,
         wanted_back,
     },
     plan,
@@ -70,6 +70,20 @@ pub fn foresee(world: &World, memory: &Memory) -> Plan {
     let replicas = place.replicas(world, &sites);
     let (snapshot, _) = place.snapshot(world, &sites, &replicas);
     Plan::new(world.now, snapshot, &sites)
+}
+
+/// The fleet of `world` and a pin on it by numbers; nothing if its model or a GPU of it is not there.
+pub fn foreseen_pin(
+    world: &World,
+    memory: &Memory,
+    pin: &PinOrder,
+) -> Option<(Snapshot, place::Pin)> {
+    let mut place = memory.place.clone();
+    place.meet(world);
+    let sites = Sites::new(world, &place.cuts);
+    let replicas = place.replicas(world, &sites);
+    let (snapshot, _) = place.snapshot(world, &sites, &replicas);
+    Some((snapshot, super::orders::by_number(pin, world, &sites)?))
 }
 
 impl PlaceMemory {
@@ -181,8 +195,19 @@ impl PlaceMemory {
     /// The last target, as far as its GPUs and models are still there.
     pub(super) fn last_target(&self, world: &World, sites: &Sites) -> Target {
         let there = |Aimed { gpu, model, placed }: &Aimed| {
-            let (gpu, model) = (sites.site(gpu)?, world.model(model)?);
-            Some(Placed { gpu, model, ..placed.clone() })
+            let (gpu, index) = (sites.site(gpu)?, world.model(model)?);
+            let site = &sites.all[gpu];
+            let spot = site.spots.iter().find(|spot| spot.position == placed.position);
+            // What it was to start has been asked for since.
+            let started = || {
+                let slice = site.slice(spot?);
+                let mut asked = self.asked.get(&slice.worker)?.iter();
+                let one = asked.find(|one| one.slice == slice && one.model == *model)?;
+                (!one.leaving).then_some(one.replica)
+            };
+            let replica = placed.replica.or_else(started);
+            let vanishes = replica.is_none() && spot.is_some_and(|spot| spot.doomed);
+            (!vanishes).then(|| Placed { gpu, model: index, replica, ..placed.clone() })
         };
         let placed = self.target.iter().filter_map(there).collect();
         Target { placed, leaving: self.leaving.clone() }

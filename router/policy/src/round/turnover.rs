@@ -180,8 +180,8 @@ impl PlaceMemory {
         for one in self.asked.values().flatten().filter(|one| !one.leaving) {
             let attached = match world.links.get(&one.id()) {
                 None | Some(Link::Connecting) => continue,
-                Some(Link::Connected) => false,
-                Some(Link::InRotation { .. } | Link::Draining { .. }) => true,
+                Some(Link::Connected | Link::Draining { .. }) => false,
+                Some(Link::InRotation { .. }) => true,
             };
             *rotation.entry(one.model.clone()).or_default() |= attached;
         }
@@ -196,12 +196,8 @@ impl PlaceMemory {
                 match world.links.get(&id) {
                     None | Some(Link::Draining { busy: false }) => false,
                     Some(Link::Draining { busy: true }) => true,
-                    // It has never been sent a batch, or not since it connected.
-                    Some(Link::Connecting | Link::Connected) => {
-                        turn.drain.push(id);
-                        false
-                    }
-                    Some(Link::InRotation { .. }) => {
+                    // A report may admit it between this look and the drain.
+                    Some(Link::Connecting | Link::Connected | Link::InRotation { .. }) => {
                         turn.drain.push(id);
                         true
                     }

@@ -44,7 +44,7 @@ fn needed_slice_is_reclaimed_in_the_round_that_sees_it() {
     bench.settle();
     bench.world.drained.insert("w0".to_owned());
     let round = bench.round(20);
-    assert!(round.calls_back());
+    assert!(round.reclaims());
     assert!(round.progress.holds["w0"].iter().any(|line| line.starts_with("job 7 on gpu0")));
     assert_eq!(bench.life(7).state, State::Noticed);
     let told = &bench.told["w0"].gpus[0].slices;
@@ -182,4 +182,72 @@ fn new_model_that_slows_down_gets_no_second_replica() {
         assert_eq!(bench.world.links.len(), 1);
     }
     assert_eq!(bench.serving("m"), 1);
+}
+
+/// Two replicas that serve, the first of which is to go.
+fn leaving() -> (Bench, ReplicaId, ReplicaId) {
+    let mut bench = Bench::new(2, &["m"]);
+    bench.change_model(0, |model| model.replicas_min = 2);
+    bench.settle();
+    bench.world.rested = false;
+    let ids: Vec<ReplicaId> = bench.world.links.keys().cloned().collect();
+    let [first, second] = ids.try_into().expect("two replicas");
+    let asked = bench.memory.place.asked.values_mut().flatten();
+    asked.filter(|one| one.id() == first).for_each(|one| one.leaving = true);
+    (bench, first, second)
+}
+
+#[test]
+fn replica_stays_while_the_one_that_remains_drains() {
+    let (mut bench, first, second) = leaving();
+    bench.world.links.insert(second.clone(), Link::Draining { busy: true });
+    assert_eq!(bench.round(20).drain, []);
+    bench.world.links.insert(second, Link::InRotation { busy: true });
+    assert_eq!(bench.round(20).drain, [first]);
+}
+
+#[test]
+fn leaving_replica_without_batches_is_drained_before_it_goes() {
+    let (mut bench, first, _) = leaving();
+    let is_asked =
+        |bench: &Bench| bench.memory.place.asked().values().flatten().any(|one| one.id() == first);
+    bench.world.links.insert(first.clone(), Link::Connected);
+    assert!(bench.round(20).drain.contains(&first));
+    assert!(is_asked(&bench), "a report may have admitted it meanwhile");
+    bench.round(20);
+    assert!(!is_asked(&bench));
+}
+
+#[test]
+fn model_serves_on_while_its_slice_is_cut_away() {
+    let mut bench = Bench::new(1, &["moves", "stays"]);
+    for index in 0..2 {
+        bench.change_model(index, |model| {
+            model.measured[0].rows.retain(|row| row.profile == "7g.80gb");
+            model.replicas_max = 1;
+        });
+    }
+    let pin = |bench: &mut Bench, positions: &[&str]| {
+        let list = positions.iter().map(|text| (*text).to_owned()).collect();
+        bench.world.workers[0].gpus[0].pinned = Some(list);
+    };
+    pin(&mut bench, &["3g.40gb@0", "3g.40gb@4"]);
+    bench.round(20);
+    bench.world.rested = false;
+    bench.round(20);
+    // The next plan is the first since the replicas were started.
+    pin(&mut bench, &["2g.20gb@0", "1g.10gb@2", "3g.40gb@4"]);
+    for turn in 0..60 {
+        bench.world.rested = turn >= 20;
+        bench.ask("moves", 5, 0);
+        bench.ask("stays", 5, 0);
+        bench.round(100);
+        let mut asked = bench.memory.place.asked().values().flatten();
+        let serves = asked.any(|one| {
+            let link = bench.world.links.get(&one.id());
+            one.model == "moves" && matches!(link, Some(Link::InRotation { .. }))
+        });
+        assert!(serves, "turn {turn}");
+    }
+    assert!(bench.world.workers[0].gpus[0].slices.iter().all(|one| one.position != "3g.40gb@0"));
 }

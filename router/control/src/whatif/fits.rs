@@ -1,12 +1,16 @@
 //! Whether a configuration's models fit on its own GPUs, as far as the file alone can tell.
 
+use std::collections::BTreeMap;
+
 use config::{Config, Worker};
 use policy::{
+    moment::Moment,
     place::{Gpu, Slice, Snapshot, Target, place},
     plan::Rules,
+    round::{Memory, ModelTerms},
 };
 
-use super::{Placer, WORK};
+use crate::world::{WORK, model_terms};
 
 /// Places every model's least replicas on the GPUs of the file, or says which has no room.
 ///
@@ -14,8 +18,9 @@ use super::{Placer, WORK};
 pub fn fits(config: &Config) -> Result<(), String> {
     let known: Option<Vec<Gpu>> = config.workers.iter().map(gpu).collect();
     let Some(gpus) = known else { return Ok(()) };
+    let terms: Vec<ModelTerms> = config.models.iter().map(model_terms).collect();
     let snapshot = Snapshot {
-        models: Placer::default().models(config),
+        models: Memory::new(Moment::default(), BTreeMap::new()).place.models(&terms),
         gpus,
         rules: Rules { work: WORK, ..config.planner.rules },
         pins: Vec::new(),

@@ -1,21 +1,23 @@
-//! How far orders are, as a router sees that does not plan: by what the workers report.
+//! How far drains and pins are by what the workers report, at a router that doesn't lead.
 
+use std::collections::BTreeMap;
+
+use policy::fleet::{GpuId, SliceId};
 use protocol::ReplicaState;
 
-use super::ordered::{DrainPhase, DrainState, PinPhase, PinState};
+use super::{DrainPhase, DrainState, PinPhase, PinState};
 use crate::{
     fleet::{View, labelled},
-    ledger::Slices,
     orders::{Drain, Pin, Standing},
 };
 
-/// How far a drain is; `owners` has the slices that are lent.
-pub fn drain(worker: &View, owners: &Slices, drain: &Drain) -> DrainState {
+/// How far a drain is; `lent` has the job of each slice that is lent.
+pub fn drain(worker: &View, lent: &BTreeMap<SliceId, u64>, drain: &Drain) -> DrainState {
     let mut holds = Vec::new();
     for gpu in worker.report.iter().flat_map(|report| &report.gpus) {
-        let lent = |position: &str| owners.job(&worker.name, gpu.index, position).is_some();
+        let id = GpuId { worker: worker.name.clone(), gpu: gpu.index };
         for slice in &gpu.slices {
-            if !slice.replicas.is_empty() || lent(&slice.position) {
+            if !slice.replicas.is_empty() || lent.contains_key(&id.slice(&*slice.position)) {
                 holds.push(format!("something is on {}", labelled(&worker.name, &slice.slice)));
             }
         }

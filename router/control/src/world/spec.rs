@@ -9,7 +9,7 @@ use protocol::{Engine, ModelSpec, Server, Shapes, TensorShape};
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How `model` is loaded on a slice of `profile`.
-pub(super) fn of(model: &config::Model, profile: &str) -> ModelSpec {
+pub(crate) fn of(model: &config::Model, profile: &str) -> ModelSpec {
     ModelSpec {
         name: model.name.clone(),
         version: model.version.clone(),

@@ -1,0 +1,130 @@
+//! How far drains and pins are: by the last round at the leader, by reports at other routers.
+
+pub mod reported;
+
+use policy::{
+    fleet::SliceId,
+    round::{PinOrder, PinProgress},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    orders::{self, Standing},
+    plan::Planned,
+};
+
+/// Said of an order between its coming and the next decision.
+const UNSEEN: &str = "the planner has not looked yet";
+
+/// A worker that an operator drains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainState {
+    /// Who wants it.
+    pub by: String,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// How far it is.
+    pub state: DrainPhase,
+    /// What still holds it, and why.
+    pub holds: Vec<String>,
+}
+
+/// How far a drain is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrainPhase {
+    /// Something is still there.
+    Draining,
+    /// Nothing is.
+    Drained,
+}
+
+/// A replica that an operator has pinned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinState {
+    /// Its model.
+    pub model: String,
+    /// Where it shall be.
+    #[serde(flatten)]
+    pub at: SliceId,
+    /// Where its model shall leave for it, until it has.
+    pub from: Option<SliceId>,
+    /// Who wants it.
+    pub by: String,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// How far it is.
+    pub state: PinPhase,
+    /// Why it is no further.
+    pub why: Option<String>,
+}
+
+/// How far a pin is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PinPhase {
+    /// The replica serves there.
+    Held,
+    /// It is on its way there.
+    Starting,
+    /// It cannot be there now.
+    Waiting,
+}
+
+impl DrainPhase {
+    /// Every one, for counting.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("draining", Self::Draining), ("drained", Self::Drained)];
+}
+
+impl PinPhase {
+    /// Every one, for counting.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("held", Self::Held), ("starting", Self::Starting), ("waiting", Self::Waiting)];
+}
+
+impl Planned {
+    /// How far a drain is.
+    pub fn drain(&self, worker: &str, drain: &orders::Drain) -> DrainState {
+        let known = self.last.lock().progress.holds.get(worker).cloned();
+        let holds = known.unwrap_or_else(|| vec![UNSEEN.to_owned()]);
+        let state = if holds.is_empty() { DrainPhase::Drained } else { DrainPhase::Draining };
+        DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
+    }
+
+    /// How far pins are.
+    pub fn pins(&self, standing: &Standing) -> Vec<PinState> {
+        let last = self.last.lock();
+        let state = |pin: &orders::Pin| {
+            let same = |one: &PinOrder| one.model == pin.model && one.at == pin.at;
+            let known = last.pins.iter().position(same);
+            let progress = known.and_then(|index| last.progress.pins.get(index));
+            let unseen = || PinState::new(pin, PinPhase::Starting, Some(UNSEEN));
+            progress.map_or_else(unseen, |progress| PinState::of(pin, progress))
+        };
+        standing.pins.iter().map(state).collect()
+    }
+}
+
+impl PinState {
+    /// A pin of which the round says how far it is.
+    fn of(pin: &orders::Pin, progress: &PinProgress) -> Self {
+        match progress {
+            PinProgress::Held => Self::new(pin, PinPhase::Held, None),
+            PinProgress::Starting { why } => Self::new(pin, PinPhase::Starting, Some(why)),
+            PinProgress::Waiting { why } => Self::new(pin, PinPhase::Waiting, why.as_deref()),
+        }
+    }
+
+    fn new(pin: &orders::Pin, state: PinPhase, why: Option<&str>) -> Self {
+        Self {
+            model: pin.model.clone(),
+            at: pin.at.clone(),
+            from: pin.from.clone(),
+            by: pin.by.clone(),
+            since_ms: pin.since_ms,
+            state,
+            why: why.map(ToOwned::to_owned),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What would be done, and what a decision does, for people.
+
+use policy::{
+    place::{Action, Decision},
+    round::Plan,
+};
+use serde::Serialize;
+
+use crate::plan::{gpus_used, what};
+
+/// What would be decided without and with a change, from the same fleet and the same demand.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Without it.
+    pub before: Prospect,
+    /// With it.
+    pub after: Prospect,
+}
+
+/// What would be decided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prospect {
+    /// GPUs that would have a replica.
+    pub gpus_used: usize,
+    /// What the model would have, if it is about one.
+    #[serde(flatten)]
+    pub provided: Option<Provided>,
+    /// Replicas of any model to be loaded.
+    pub starts: usize,
+    /// Replicas of any model to be let go.
+    pub stops: usize,
+    /// Every step there.
+    pub moves: Vec<Intended>,
+    /// What would not be done, and why.
+    pub refusals: Vec<String>,
+}
+
+/// What a model would have.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Provided {
+    /// Replicas.
+    pub replicas: usize,
+    /// Rows per second they would serve within the objective; absent while nothing is known.
+    pub capacity_rps: Option<f64>,
+}
+
+/// Something that would be done.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Intended {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What an order would lead to, for every model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Consequence {
+    /// For the fleet.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+    /// For each model.
+    pub models: Vec<Affected>,
+    /// What models would lack with it and do not without.
+    pub lacking: Vec<String>,
+}
+
+/// A model without and with an order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Affected {
+    /// Its name.
+    pub model: String,
+    /// Rows per second to be provided for.
+    pub demand_rps: f64,
+    /// Without it.
+    pub before: Provided,
+    /// With it.
+    pub after: Provided,
+}
+
+/// What two plans would do for one model; nothing if neither has it.
+pub(super) fn of_model(before: &Plan, after: &Plan, model: &str) -> Option<Comparison> {
+    let index = before.snapshot.models.iter().position(|known| known.name == model)?;
+    let prospect =
+        |plan: &Plan| Prospect { provided: Some(provided(plan, index)), ..prospect(plan) };
+    Some(Comparison { before: prospect(before), after: prospect(after) })
+}
+
+/// What it would lead to if the first plan became the second.
+pub(super) fn between(before: &Plan, after: &Plan) -> Consequence {
+    let models = before.snapshot.models.iter().enumerate().map(|(index, model)| Affected {
+        model: model.name.clone(),
+        demand_rps: model.demand_rps,
+        before: provided(before, index),
+        after: provided(after, index),
+    });
+    let lacks = |decision: &Decision, model: usize| {
+        decision.refusals.iter().any(|refusal| refusal.model == Some(model))
+    };
+    let lacking = after.decision.refusals.iter().filter_map(|refusal| {
+        let model = refusal.model.filter(|model| !lacks(&before.decision, *model))?;
+        let (name, why) = (&after.snapshot.models[model].name, &refusal.why);
+        Some(if why.starts_with(name) { why.clone() } else { format!("{name}: {why}") })
+    });
+    Consequence {
+        models: models.collect(),
+        lacking: lacking.collect(),
+        comparison: Comparison { before: prospect(before), after: prospect(after) },
+    }
+}
+
+fn provided(plan: &Plan, model: usize) -> Provided {
+    let mine = || plan.decision.target.placed.iter().filter(|placed| placed.model == model);
+    let known = !plan.snapshot.models[model].measured.is_empty();
+    Provided {
+        replicas: mine().count(),
+        capacity_rps: known.then(|| mine().fold(0.0, |all, placed| all + placed.capacity_rps)),
+    }
+}
+
+fn prospect(plan: &Plan) -> Prospect {
+    let decision = &plan.decision;
+    let is_start = |action: &Action| matches!(action, Action::Start { .. });
+    let is_stop = |action: &Action| matches!(action, Action::Stop { .. });
+    let count =
+        |is: fn(&Action) -> bool| decision.steps.iter().filter(|step| is(&step.action)).count();
+    let moves = decision
+        .steps
+        .iter()
+        .map(|step| Intended { what: what(&step.action, plan), why: step.why.clone() });
+    Prospect {
+        gpus_used: gpus_used(&decision.target),
+        provided: None,
+        starts: count(is_start),
+        stops: count(is_stop),
+        moves: moves.collect(),
+        refusals: decision.refusals.iter().map(|refusal| refusal.why.clone()).collect(),
+    }
+}
