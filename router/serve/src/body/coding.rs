@@ -238,7 +238,7 @@ mod tests {
     fn an_announced_length_is_charged_before_it_is_unpacked() {
         let zeros = Bytes::from(vec![0; 1 << 20]);
         let packed = Coding::Gzip.pack(std::slice::from_ref(&zeros)).unwrap();
-        let room = Arc::<Room>::default();
+        let room = Arc::<BufferBudget>::default();
         let first = Coding::Gzip.unpack(&packed, 1 << 20, &mut room.share(3 << 19));
         assert_eq!(first.unwrap().len(), 1 << 20);
         let mut held = room.share(3 << 19);
