@@ -124,8 +124,8 @@ fn paused_leader_is_replaced_and_changes_nothing_on_resume() {
     serves(&fleet.routers[other]);
     assert!(fleet.leader().1 >= new);
     assert_eq!(fleet.executors(other), before, "no step of the plan was taken twice");
-    fleet.worker.wait_log("\"executor started\"");
-    let begun = fleet.worker.log().matches("\"executor started\"").count();
+    fleet.worker.wait_log("\"message\":\"executor started\"");
+    let begun = fleet.worker.log().matches("\"message\":\"executor started\"").count();
     assert_eq!(begun, before.len(), "{}", fleet.worker.log());
 }
 
@@ -218,7 +218,10 @@ fn worker_ignores_desired_state_from_former_leader() {
     let fleet = Routers::start(&[door.local_addr().unwrap().to_string()]);
     let (_, term) = fleet.leader();
     let before = fleet.executors(0);
-    let (stream, _) = door.accept().unwrap();
+    door.set_nonblocking(true).unwrap();
+    // The worker gave up on connections that waited too long while the fleet started.
+    let (stream, _) =
+        eventually("the worker connects", || std::iter::from_fn(|| door.accept().ok()).last());
     let mut former = BufReader::new(stream);
     let mut say = |message: &Value| {
         writeln!(former.get_mut(), "{message}").unwrap();
