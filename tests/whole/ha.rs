@@ -124,7 +124,7 @@ fn paused_leader_is_replaced_and_changes_nothing_on_resume() {
     serves(&fleet.routers[other]);
     assert!(fleet.leader().1 >= new);
     assert_eq!(fleet.executors(other), before, "no step of the plan was taken twice");
-    fleet.worker.wait_log("\"executor started\"");
+    fleet.worker.wait_log("\"message\":\"executor started\"");
     let begun = fleet.worker.log().matches("\"message\":\"executor started\"").count();
     assert_eq!(begun, before.len(), "{}", fleet.worker.log());
 }

@@ -22,7 +22,7 @@ fn setup() -> Setup {
 }
 
 /// What the planner knows of how fast digits is.
-fn measured(router: &Program) -> Option<Vec<Value>> {
+pub(crate) fn measured(router: &Program) -> Option<Vec<Value>> {
     let reply = router.ask_admin("/admin/v1/plan/input");
     if reply.status != 200 {
         return None;

@@ -48,4 +48,5 @@ mod tenants;
 mod tls;
 mod tracing;
 mod training;
+mod upgrade;
 mod wait;

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Far longer than anything here takes, on a machine with other work too; only a hang gets this far.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -74,13 +74,13 @@ mod tests {
 
     #[test]
     fn a_replica_goes_only_where_its_memory_fits() {
-        assert_eq!(spread(&[slice(5, 0), slice(100, 0)], &[want(10, 2)]), [Ok(1), Ok(1)]);
+        assert_eq!(balance(&[slice(5, 0), slice(100, 0)], &[want(10, 2)]), [Ok(1), Ok(1)]);
     }
 
     #[test]
     fn replica_without_room_is_unplaced_with_numbers() {
         let none = NoRoom { needs_mib: 60, most_free_mib: 50 };
         let wants = [want(50, 1), want(60, 1), want(20, 1)];
-        assert_eq!(spread(&[slice(100, 0)], &wants), [Ok(0), Err(none), Ok(0)]);
+        assert_eq!(balance(&[slice(100, 0)], &wants), [Ok(0), Err(none), Ok(0)]);
     }
 }
