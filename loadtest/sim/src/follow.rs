@@ -47,7 +47,6 @@ struct Follow<'a> {
     held: Vec<Holding>,
     reclaims: u64,
     busy_gpu_s: f64,
-    /// By model, rows and batches.
     batches: Vec<(f64, f64)>,
     told: FollowingSummary,
 }
@@ -169,7 +168,6 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// GPUs that a plan would need that knows the rates of this interval.
     fn clairvoyant(&mut self, span: (f64, f64)) -> Result<u32, FollowError> {
         let rates: Vec<f64> = offered(self.fleet, span).into_iter().map(with_room).collect();
         Ok(self.lookups.gpus_for(&self.problem, &rates)?)
