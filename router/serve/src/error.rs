@@ -123,7 +123,7 @@ pub enum InferError {
         needed: &'static str,
     },
     /// The caller has used up its own rate.
-    #[error("{tenant} is over its {rate_rps} requests a second")]
+    #[error("tenant {tenant} exceeded its rate limit of {rate_rps} rows/s")]
     Quota {
         /// The tenant's name.
         tenant: String,
