@@ -25,7 +25,6 @@ pub enum Spacing {
     },
 }
 
-/// How the rate moves, as a factor of the stated rate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     Flat,
@@ -95,7 +94,6 @@ impl Shape {
     }
 }
 
-/// A rate, its shape and its spacing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
     /// Requests per second where the shape's factor is one. Above zero.

@@ -13,7 +13,6 @@ use crate::{
 
 /// How near the two rates must come: five percent.
 const NEAR: f64 = 1.05;
-/// Most trials in one search.
 const MAX_TRIALS: usize = 24;
 /// A search that falls below this found that nothing holds.
 const LOWEST_RPS: f64 = 0.1;
@@ -61,7 +60,6 @@ impl Search {
         self.held
     }
 
-    /// The lowest rate that did not.
     pub fn missed_rps(&self) -> Option<f64> {
         self.missed
     }
@@ -100,7 +98,6 @@ pub struct Capacity {
     pub missed_rps: Option<f64>,
     /// Whether the lowest missed rate was missed by a client that could not keep up.
     pub client_limited: bool,
-    /// Every rate tried, in order.
     pub trials: Vec<Trial>,
 }
 

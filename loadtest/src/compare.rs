@@ -11,7 +11,6 @@ use crate::{
 pub struct Line {
     pub stream: String,
     pub measure: &'static str,
-    /// One value for each report; absent where a report lacks the stream.
     pub values: Vec<Option<f64>>,
 }
 

@@ -65,7 +65,6 @@ pub fn render(report: &Report) -> String {
     page(&format!("{} against {}", report.scenario, report.url), &out)
 }
 
-/// A page of that title around `body`, with the style of all reports.
 pub fn page(title: &str, body: &str) -> String {
     let title = escape(title);
     format!(

@@ -9,7 +9,6 @@ use wire::quote;
 
 use crate::random::Random;
 
-/// Most bodies read from one file.
 const MAX_BODIES: usize = 1024;
 /// Elements where a model leaves a dimension other than the batch open.
 const OPEN_DIMENSION: u64 = 16;
@@ -24,7 +23,6 @@ pub enum Encoding {
     Json,
 }
 
-/// What every request of a stream shares.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     /// The `Host` header.
@@ -175,7 +173,6 @@ fn elements(datatype: Datatype, count: u64, random: &mut Random) -> Bytes {
     data.into()
 }
 
-/// A protocol request from an object of input names, or the name that is missing.
 fn named(body: &Value, signature: &Signature) -> Result<Value, String> {
     let inputs: Result<Vec<Value>, String> = signature
         .inputs

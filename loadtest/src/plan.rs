@@ -14,7 +14,6 @@ use crate::{
 pub struct Objective {
     /// Time allowed from scheduled arrival to last byte.
     pub slo: Duration,
-    /// The share of requests that must be answered within it, 0 to 1.
     pub target: f64,
 }
 
@@ -42,7 +41,6 @@ impl Source {
     }
 }
 
-/// Requests of one kind.
 #[derive(Clone, Debug)]
 pub struct Stream {
     /// What reports call it: the model, and whatever tells it from others of that model.
@@ -74,7 +72,6 @@ pub enum Pacing {
 pub struct Plan {
     pub address: SocketAddr,
     pub secure: Option<Secure>,
-    /// What is sent. At least one.
     pub streams: Vec<Stream>,
     pub pacing: Pacing,
     pub warmup: Duration,

@@ -64,7 +64,6 @@ pub enum Mark {
     Bars,
 }
 
-/// One named list of points.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub name: String,
@@ -73,7 +72,6 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Axes, series, and a level worth knowing.
 #[derive(Clone, Debug)]
 pub struct Plot {
     pub title: String,
@@ -161,7 +159,6 @@ impl Plot {
         }
     }
 
-    /// The series' points, and those of `floor` on the axis.
     fn path(&self, out: &mut String, series: &Series, floor: &[f64], tag: (&str, &str)) {
         if series.points.is_empty() {
             return;

@@ -30,13 +30,10 @@ pub struct Scenario {
     #[serde(skip)]
     pub folder: PathBuf,
     pub about: String,
-    /// The measured stretch, in seconds.
     #[serde(default = "ten")]
     pub duration_s: f64,
-    /// Sent before measuring starts, in seconds.
     #[serde(default = "two")]
     pub warmup_s: f64,
-    /// How long to wait for the last answers, in seconds.
     #[serde(default = "five")]
     pub grace_s: f64,
     #[serde(default = "thousand")]
@@ -122,7 +119,6 @@ impl Scenario {
         }
     }
 
-    /// Finds a scenario by the name of one that came with the program, or by path.
     pub fn find(name: &str) -> Result<Self, ScenarioError> {
         if let Some((_, text)) = EMBEDDED.iter().find(|(embedded, _)| *embedded == name) {
             return Self::parse(name, text);
@@ -168,7 +164,6 @@ impl Scenario {
         self.streams.iter().try_for_each(StreamSpec::check)
     }
 
-    /// Asks `model` instead of what the streams say.
     pub fn set_model(&mut self, model: &str) -> Result<(), ScenarioError> {
         let mut models: Vec<_> = self.streams.iter().map(|stream| &stream.model).collect();
         models.sort();

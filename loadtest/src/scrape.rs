@@ -15,7 +15,6 @@ use crate::{
 };
 
 const EVERY: Duration = Duration::from_millis(500);
-/// Most samples kept of one run.
 const MAX_SAMPLES: usize = 20_000;
 const QUEUE: &str = "sluice_queue_requests";
 // The former name of `sluice_batch_rows`: routers of the release before have no other.
@@ -29,7 +28,7 @@ pub struct RouterReport {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelView {
-    /// Requests per batch over the whole stretch; absent if no batch ran.
+    /// Rows per batch over the whole stretch; absent if no batch ran.
     pub mean_batch: Option<f64>,
     /// Batches over the whole stretch.
     pub batches: f64,
@@ -41,7 +40,7 @@ pub struct Sample {
     /// From the start of the measured stretch.
     pub at_s: f64,
     pub queue: f64,
-    /// Requests per batch since the moment before; absent if no batch ran.
+    /// Rows per batch since the moment before; absent if no batch ran.
     pub mean_batch: Option<f64>,
 }
 
@@ -60,7 +59,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching if `url` serves the router's metrics now.
     pub fn start(url: &str) -> Option<Self> {
         let url = Url::parse(url).ok()?;
         let path = if url.prefix.is_empty() { "/metrics".to_owned() } else { url.prefix.clone() };
@@ -81,7 +79,6 @@ impl Watch {
         Some(Self { stop, thread })
     }
 
-    /// Ends watching; what lies outside the stretch from `began` for `length` is left out.
     pub fn finish(self, began: Duration, length: Duration) -> RouterReport {
         let _ = self.stop.send(());
         let scrapes = self.thread.join().unwrap_or_default();

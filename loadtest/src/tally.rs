@@ -39,7 +39,6 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// How a request that got this reply `latency` after it was due has ended.
     pub fn outcome(self, latency: Duration, allowed: Duration) -> Outcome {
         match self {
             Self::Status(200..=299) if latency <= allowed => Outcome::InTime,
@@ -113,7 +112,6 @@ pub struct Tally {
     /// The latest useful moment after arrival.
     pub allowed: Duration,
     pub counts: Counts,
-    /// Answers that came within the measured stretch, whenever they were due.
     pub throughput: u64,
     pub replies: BTreeMap<String, u64>,
     pub latency_us: Histogram<u64>,
@@ -149,7 +147,6 @@ impl Tally {
         }
     }
 
-    /// Counts a request due at `due` (from the start of the measured stretch).
     pub fn record(&mut self, due: Duration, latency: Duration, reply: Reply) -> Outcome {
         let outcome = reply.outcome(latency, self.allowed);
         self.counts.add(outcome);

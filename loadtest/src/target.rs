@@ -105,7 +105,6 @@ impl Target {
         self.ask(&self.request("GET", path, b""), path)
     }
 
-    /// Sends one whole request and reads the answer, whatever its status.
     pub fn send(&self, request: &[u8]) -> Result<Page, LoadError> {
         let connection = Connection::new(self.address, PATIENCE, MAX_BODY_BYTES);
         let mut connection = connection.over(self.secure.clone());
@@ -133,7 +132,6 @@ impl Target {
     }
 }
 
-/// A `Bearer` header line, or nothing.
 pub(crate) fn authorization(key: Option<&str>) -> String {
     key.map_or_else(String::new, |key| format!("authorization: Bearer {key}\r\n"))
 }

@@ -93,7 +93,6 @@ pub struct Output {
 }
 
 impl Output {
-    /// An output of `shape` whose `data` are those of all requests of `batch`, one after another.
     fn of_batch(
         spec: &Spec,
         shape: &[u64],

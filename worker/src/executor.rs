@@ -48,7 +48,6 @@ pub struct ExecutorArgs {
     pub program: PathBuf,
 }
 
-/// The body of `sluice executor`; returns when its worker says so, or is gone for long enough.
 pub fn run_executor(args: ExecutorArgs) -> ExitCode {
     let slice = args.slice.clone();
     match serve(args) {
@@ -93,7 +92,6 @@ struct Held {
     state: ReplicaState,
 }
 
-/// Serves until told to stop, or left alone for too long.
 pub(crate) fn serve(args: ExecutorArgs) -> Result<(), ExecutorError> {
     let token = executor_paths::token().map_err(ExecutorError::Token)?;
     let (listener, bound) = listen::bind(&args)?;

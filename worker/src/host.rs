@@ -43,7 +43,6 @@ pub struct GpuSettings {
     /// As its operator calls it, `nvml:0`.
     pub source: String,
     pub open: Open,
-    /// How its operator wants it cut, if at all.
     pub pinned: Option<Vec<String>>,
 }
 
@@ -195,7 +194,6 @@ impl Host {
         }
     }
 
-    /// What a rank of a job printed here, if this worker ever had it.
     pub fn read_log(&self, job: u64, rank: u32, from: Option<u64>, most: u32) -> Option<LogPiece> {
         let lending = self.launch.lending.as_ref()?;
         let folder = JobFolder::of(&lending.directory, job).rank(rank);

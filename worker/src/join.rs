@@ -25,10 +25,8 @@ use crate::{
     lines::Lines,
 };
 
-/// How long a router may take to answer a dial, a join, or to read a report.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How often a report is sent when nothing changes.
 const TICK: Duration = Duration::from_secs(1);
 
 /// How long a router may be silent; it says something each second.
@@ -42,7 +40,6 @@ const MAX_PIECE: u32 = 256 << 10;
 
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// `host:port` of each router; all are joined.
     pub routers: Vec<String>,
     /// What only workers of the fleet know.
     pub token: String,

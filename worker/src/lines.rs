@@ -19,7 +19,6 @@ pub(crate) struct Lines<R> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) bytes: Vec<u8>,
-    /// Whether it was longer than the limit.
     pub(crate) cut: bool,
 }
 

@@ -40,7 +40,6 @@ pub(crate) struct Assignment {
     pub(crate) limits: Limits,
 }
 
-/// The body of `sluice rank`: runs what the file at `path` says, to its end.
 pub fn run_rank(path: &Path) -> ExitCode {
     let read = std::fs::read(path).map_err(|error| error.to_string());
     let read = read.and_then(|text| serde_json::from_slice(&text).map_err(|e| e.to_string()));

@@ -16,7 +16,6 @@ pub(crate) struct Wish {
     /// How the GPU shall be cut; absent, it stays as it is.
     pub(crate) cut: Option<BTreeSet<String>>,
     pub(crate) replicas: BTreeMap<u32, Wanted>,
-    /// The names of the ranks that slices are lent to, by position.
     pub(crate) ranks: BTreeMap<String, String>,
 }
 
@@ -222,7 +221,6 @@ fn load(wish: &Wish, world: &GpuWorld, wanted: &Places, next: &mut Next) {
     }
 }
 
-/// The memory that replicas hold on each slice, of those that `counts` says.
 fn memory(world: &GpuWorld, counts: impl Fn(&Place, u32) -> bool) -> BTreeMap<&str, u64> {
     let mut held: BTreeMap<&str, u64> = BTreeMap::new();
     for (place, lane) in &world.lanes {

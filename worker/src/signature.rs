@@ -5,9 +5,7 @@ use protocol::{Batch, Part, Shapes, TensorHead, TensorShape};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Inputs, in the model's order.
     pub inputs: Vec<Spec>,
-    /// Outputs, in the model's order.
     pub outputs: Vec<Spec>,
 }
 
@@ -31,7 +29,6 @@ pub enum Refusal {
     #[error("input {input} of request {request} has {found} bytes, its shape needs {wanted}")]
     Length {
         input: String,
-        /// Index of the request in the batch.
         request: usize,
         found: u32,
         /// Bytes it needs; the least if its elements differ in length.

@@ -72,7 +72,6 @@ fn steps(study: &Study, needs: &Needs<'_>) -> Vec<Step> {
 
 struct Served<'a> {
     fleet: &'a SimFleet,
-    /// How long a GPU that was given to inference does not serve yet.
     load_s: f64,
     round_s: f64,
     flows: Vec<Flow>,
@@ -91,7 +90,6 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// One interval in which inference had what it needed, except where its need had just risen.
     fn lent(
         &self,
         needs: &mut Needs<'_>,

@@ -25,7 +25,6 @@ pub enum Curve {
 }
 
 impl Curve {
-    /// The time of a batch of `size`, without noise.
     pub fn mean(&self, size: u32) -> Duration {
         let rows = f64::from(size);
         let ms = match *self {
@@ -39,7 +38,6 @@ impl Curve {
         Duration::from_secs_f64(ms / 1e3)
     }
 
-    /// What a warm-up at powers of two would have measured.
     pub fn warmup(&self, max: u32) -> Vec<(u32, Duration)> {
         let mut sizes: Vec<u32> = std::iter::successors(Some(1), |size| Some(size * 2))
             .take_while(|s| *s < max)

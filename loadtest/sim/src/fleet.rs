@@ -60,7 +60,6 @@ pub struct SimModel {
 pub struct SimReplica {
     pub model: usize,
     pub gpu: usize,
-    /// Index of the slice in the GPU's geometry.
     pub slice: usize,
     /// Which of the slice's processes it is in; batches in one run one at a time.
     pub process: usize,
@@ -74,13 +73,11 @@ pub struct Times {
 }
 
 impl Times {
-    /// The times of `curve`, whoever else is busy, up to `max_batch` rows.
     pub fn of_curve(curve: &Curve, max_batch: u32) -> Self {
         let row = (1..=max_batch).map(|rows| curve.mean(rows).as_secs_f64() * 1e6);
         Self { by_busy: vec![row.collect()] }
     }
 
-    /// The times of `speed` up to `max_batch` rows and `most_busy` processes.
     pub fn of_speed(speed: &Speed, max_batch: u32, most_busy: u32) -> Result<Self, SimError> {
         let row = |busy: u32| {
             let times = (1..=max_batch).map(|rows| Ok(speed.batch_ms(rows, busy)? * 1e3));

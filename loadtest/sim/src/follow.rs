@@ -48,7 +48,6 @@ struct Follow<'a> {
     reclaims: u64,
     short_gpu_s: f64,
     busy_gpu_s: f64,
-    /// By model, rows and batches.
     batches: Vec<(f64, f64)>,
     told: FollowingSummary,
 }
@@ -172,7 +171,6 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// GPUs that a plan would need that knows the rates of this interval.
     fn clairvoyant(&mut self, span: (f64, f64)) -> Result<u32, FollowError> {
         let rates: Vec<f64> = offered(self.fleet, span).into_iter().map(with_room).collect();
         Ok(self.lookups.gpus_for(&self.problem, &rates)?)

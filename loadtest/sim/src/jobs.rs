@@ -8,7 +8,6 @@ const MOST: usize = 10_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceJob {
     pub id: String,
-    /// When it was handed in, from the start of the trace.
     pub submitted: Duration,
     /// GPUs it wants; a part of one if below 1.
     pub gpus: f64,

@@ -192,7 +192,6 @@ fn plan_rows(subject: &Subject) -> Vec<plan::Row> {
     subject.rows.iter().map(row).collect()
 }
 
-/// Replicas with their speeds; those alike share one table.
 fn replicas(
     study: &Study,
     gpus: &[Geometry],
@@ -268,7 +267,6 @@ pub(crate) fn asked_rps(study: &Study) -> Vec<f64> {
     rates
 }
 
-/// Faults of every kind at any time, from the seed.
 fn drawn(study: &Study, gpus: usize, seed: u64) -> Vec<Fault> {
     let mut random = Random::new(seed ^ 0x6661_756c_7473);
     let total = study.terms.duration.as_secs_f64();

@@ -30,7 +30,6 @@ const POINTS: usize = 200;
 /// A worker that was silent this long is trusted no more.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// GPUs that are cut and used alike.
 struct Layout {
     count: f64,
     /// By slice, its compute slices and the kinds of replica on it.
@@ -38,7 +37,6 @@ struct Layout {
     shared: Shared,
 }
 
-/// Replicas alike: a model's, on one profile, among as many sharers.
 pub(crate) struct Kind {
     pub(crate) model: usize,
     pub(crate) times: Arc<Times>,
@@ -214,7 +212,6 @@ impl<'a> Fluid<'a> {
         Ok(flows)
     }
 
-    /// By kind of replica, how many there are and what they can serve together.
     fn capacities(&self, span: (f64, f64)) -> Vec<(f64, f64)> {
         let mut found = vec![(0.0, 0.0); self.kinds.len()];
         for layout in &self.layouts {
@@ -247,7 +244,6 @@ impl<'a> Fluid<'a> {
         found
     }
 
-    /// How much slower a slice is for what its neighbours did in the interval before.
     fn slowdown(&self, layout: &Layout, slice: usize) -> f64 {
         let load = |residents: &[usize]| {
             let first = residents.first().map(|kind| self.kinds[*kind].model);
@@ -286,7 +282,6 @@ impl<'a> Fluid<'a> {
         restarts.map(|fault| self.overlap(fault, span, Duration::ZERO)).sum::<f64>().min(1.0)
     }
 
-    /// The part of an interval during which a fault is felt, which begins `after` it does.
     fn overlap(&self, fault: &Fault, (from, to): (f64, f64), after: Duration) -> f64 {
         let load = match fault.trouble {
             Trouble::DeadGpu { .. } => self.fleet.terms.delays.load(0),

@@ -67,7 +67,6 @@ impl Default for Served {
 pub struct Report {
     /// By stream, without the warm-up.
     pub streams: Vec<Outcome>,
-    /// By model, without the warm-up.
     pub models: Vec<Served>,
     /// By tenth of a second of arrival, over the whole run.
     pub tenths: Vec<Tenth>,

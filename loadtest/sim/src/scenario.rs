@@ -26,13 +26,11 @@ pub struct Scenario {
     pub settings: Settings,
     pub replicas: u32,
     pub curve: Curve,
-    /// Log-normal deviation of their times.
     pub noise: f64,
     /// From when, and by how much, they become slower.
     pub slowdown: Option<(Duration, f64)>,
     /// Shapes of inputs, as likely as each other; only equals share a batch.
     pub shapes: u32,
-    /// One Poisson stream per tenant.
     pub streams: Vec<Stream>,
     pub duration: Duration,
     pub warmup: Duration,
@@ -40,7 +38,6 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// One replica behind a router with the lead and the margin it uses; nobody calls yet.
     pub fn routed(curve: Curve, max_batch: u32, objective: Duration) -> Self {
         Self {
             settings: Settings::routed(objective, max_batch),

@@ -17,7 +17,6 @@ struct Slot {
     request: Option<Request>,
 }
 
-/// The live requests: memory for as many as ever lived at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,

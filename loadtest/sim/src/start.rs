@@ -19,9 +19,7 @@ pub struct Placed {
     pub model: String,
     /// Index of its GPU.
     pub gpu: usize,
-    /// Index of its slice in the GPU's geometry.
     pub slice: usize,
-    /// Which of the slice's processes it is in.
     pub process: usize,
 }
 

@@ -40,7 +40,6 @@ pub struct Study {
     pub models: Vec<Subject>,
     pub streams: Vec<Asking>,
     pub faults: Vec<Fault>,
-    /// How many more things go wrong, drawn by the seed.
     pub random_faults: u32,
     pub training: Option<Training>,
     /// A live router's state to start from: its replicas stay where they are.
@@ -112,7 +111,6 @@ impl Study {
         Ok(study)
     }
 
-    /// Starts from a live router's state: its GPUs, replicas, objectives, rates and who waits.
     pub fn start_from(&mut self, start: Start) -> Result<(), StartError> {
         let count = start.gpus.len();
         for fault in &self.faults {

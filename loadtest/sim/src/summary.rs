@@ -30,7 +30,6 @@ pub struct Summary {
     pub gpus: usize,
     pub gpus_used: usize,
     pub replicas: usize,
-    /// The part of the used GPUs that was busy.
     pub utilisation: f64,
     pub ends: Ends,
     pub objectives_met: bool,
@@ -83,7 +82,6 @@ pub struct ModelSummary {
     pub ends: Ends,
     pub attainment: f64,
     pub goodput_rps: f64,
-    /// Rows per batch.
     pub mean_batch: f64,
     /// Of all answered; absent where time was followed by rates.
     pub p50_ms: Option<f64>,

@@ -19,7 +19,6 @@ use crate::{
     world::MakeRule,
 };
 
-/// Offered load, as multiples of capacity.
 pub const LOADS: [f64; 4] = [0.5, 0.9, 1.2, 2.0];
 
 const RELAXED: Duration = Duration::from_millis(50);
@@ -34,7 +33,6 @@ const SEARCH_SEEDS: u64 = 2;
 pub struct Course {
     pub name: &'static str,
     pub curve: Curve,
-    /// Log-normal deviation of it.
     pub noise: f64,
     pub max_batch: u32,
     pub objective: Duration,
@@ -151,7 +149,6 @@ impl Course {
     }
 }
 
-/// Requests answered in time per second of each run.
 pub fn goodput(outcome: &Outcome, seeds: u64) -> f64 {
     outcome.in_time as f64 / (COUNTED.as_secs_f64() * seeds as f64)
 }

@@ -33,7 +33,6 @@ pub struct TraceJob {
     pub tenant: usize,
 }
 
-/// The jobs of a trace, each on whole GPUs, and the names of their tenants.
 pub fn whole_jobs(trace: &[jobs::TraceJob]) -> (Vec<TraceJob>, Vec<String>) {
     let mut tenants: Vec<String> = Vec::new();
     let mut whole = |job: &jobs::TraceJob| {
@@ -70,13 +69,11 @@ pub struct Habits {
     pub lengths_known: bool,
     pub elastic: bool,
     pub checkpoint_every: Duration,
-    /// How long a checkpoint takes once asked for.
     pub checkpoint_takes: Duration,
     /// How long a job takes to start, from its checkpoint or from nothing.
     pub start_takes: Duration,
     /// How far ahead inference is forecast, by what it needed in the same time before.
     pub forecast: Duration,
-    /// Slices kept idle for the failure of one GPU.
     pub reserve: u32,
 }
 
@@ -102,7 +99,6 @@ pub struct Broken {
     pub claim: String,
 }
 
-/// So many GPUs, whole and idle, eight to a machine.
 pub fn whole_gpus(count: u32) -> Vec<Slice> {
     let gpu = |gpu: u32| Slice {
         host: gpu / 8,

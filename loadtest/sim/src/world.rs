@@ -41,10 +41,8 @@ pub use self::check::{Checks, OwnClaim};
 
 /// A refusal this soon after the arrival leaves the client time to go elsewhere.
 const EARLY: Duration = Duration::from_millis(5);
-/// Events remembered for the account of a broken claim.
 const TRAIL: usize = 12;
 
-/// Makes a model's rule: once, and again when the router starts again.
 pub type MakeRule<'a> = &'a dyn Fn() -> Box<dyn Rule>;
 
 #[derive(Clone, Copy, Debug)]
@@ -315,7 +313,6 @@ impl<'a> RequestWorld<'a> {
         self.act(model, effects)
     }
 
-    /// Carries out what a model's machine wants, and sees to it that it is woken in time.
     fn act(&mut self, model: usize, mut effects: Vec<Effect>) -> Result<(), Claim> {
         let mut next = 0;
         while next < effects.len() {
@@ -357,7 +354,6 @@ impl<'a> RequestWorld<'a> {
         })
     }
 
-    /// Ends a request that must be alive, and notes how.
     fn end(&mut self, id: u64, note: impl FnOnce(&mut Outcome, &Request)) -> Result<(), Claim> {
         let request = self.requests.remove(id).ok_or(Claim::EndedTwice { request: id })?;
         self.ended += 1;

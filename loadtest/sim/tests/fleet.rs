@@ -92,7 +92,6 @@ fn broken_claim_shrinks_to_the_one_fault_behind_it() {
     assert!(world::run(&least, shorter).is_ok());
 }
 
-/// Two processes of one model on one slice, asked for more than they can do.
 fn saturated(processes: u32) -> Summary {
     let mut study = study("overload");
     let kind = study.gpus[0].kind;

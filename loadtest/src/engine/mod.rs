@@ -41,7 +41,6 @@ pub struct EngineError {
     source: Errno,
 }
 
-/// The state of a run, told while it goes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
     pub elapsed: Duration,
@@ -50,17 +49,13 @@ pub struct Live {
     pub ended: Counts,
     /// How long `ended` covers.
     pub covers: Duration,
-    /// Median latency among `ended`.
     pub p50: Duration,
-    /// 99th percentile latency among `ended`.
     pub p99: Duration,
 }
 
-/// How a run is watched and ended from outside.
 pub struct Control<'a> {
     /// Ends the run early when set.
     pub stop: &'a AtomicBool,
-    /// Is told the state a few times a second; must not block.
     pub tell: &'a mut dyn FnMut(Live),
 }
 
@@ -74,7 +69,6 @@ pub struct Measured {
     pub client: Client,
 }
 
-/// The client's own share in what was measured.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// How long after it was due each request was sent, in microseconds.
@@ -83,7 +77,6 @@ pub struct Client {
     pub elapsed: Duration,
     pub connections_opened: u64,
     pub connections_most: usize,
-    /// Requests that found every connection busy and no more allowed.
     pub waited_for_connection: u64,
     /// Requests sent a second time because an idle connection had closed.
     pub resent: u64,

@@ -42,7 +42,6 @@ impl Pool {
         }
     }
 
-    /// The connection used last of those that are idle.
     pub(super) fn take_idle(&mut self) -> Option<u64> {
         loop {
             let token = self.idle.pop()?;

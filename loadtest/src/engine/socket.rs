@@ -47,7 +47,6 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Begins to connect. The socket reports by `token` when it can be written to.
     pub(super) fn open(epoll: &OwnedFd, address: SocketAddr, token: u64) -> Result<Self, Errno> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -96,7 +95,6 @@ impl Socket {
         healthy && self.watch_writes(epoll, false)
     }
 
-    /// Sends what is left of `request`; gives the moment sending began.
     pub(super) fn send(&mut self, epoll: &OwnedFd, request: &[u8]) -> Result<Duration, Errno> {
         let began = clock::now();
         if let Some(tls) = &mut self.tls {

@@ -125,7 +125,6 @@ impl Engine<'_> {
         }
     }
 
-    /// A connection is gone; its request, if any, is sent again or ends.
     fn broken(&mut self, token: u64, reply: Reply) {
         let Some(socket) = self.pool.close(token) else {
             return;

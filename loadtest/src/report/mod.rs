@@ -71,9 +71,7 @@ pub struct StreamReport {
     pub replies: BTreeMap<String, u64>,
     pub latency: Spread,
     pub refusals: Refusals,
-    /// Time to a 504.
     pub too_late_after: Spread,
-    /// Latency by quantile, for a curve.
     pub curve: Vec<(f64, f64)>,
     pub timeline: Vec<Point>,
 }
@@ -87,7 +85,6 @@ pub struct ClientReport {
     pub cpu_share: f64,
     pub connections_opened: u64,
     pub connections_most: usize,
-    /// Requests that found every connection busy and no more allowed.
     pub waited_for_connection: u64,
     pub resent: u64,
     pub limited: bool,

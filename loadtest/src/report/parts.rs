@@ -76,10 +76,8 @@ pub struct Refusals {
     pub after: Spread,
 }
 
-/// One part of a timeline.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// When it starts, from the start of the measured stretch.
     pub at_s: f64,
     pub covers_s: f64,
     #[serde(flatten)]

@@ -16,13 +16,11 @@ pub struct Kind {
     pub compute_slices: u8,
     /// Memory slices to share out; positions count these.
     pub memory_slices: u8,
-    /// Streaming multiprocessors usable under MIG.
     pub sm: u16,
     /// Whether the starts of its profiles were seen on hardware; they are inferred otherwise.
     pub verified: bool,
     /// The PCI device and vendor, as NVML joins them, of each board that carries it.
     pub pci_ids: Vec<u32>,
-    /// Its profiles, smallest first.
     pub profiles: Vec<Profile>,
 }
 

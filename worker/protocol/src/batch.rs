@@ -17,7 +17,6 @@ pub struct Batch {
     pub requests: Vec<Part>,
 }
 
-/// A tensor's description, but for the batch dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorHead {
     pub name: String,
@@ -135,7 +134,6 @@ impl Batch {
         check(self.inputs.len(), &self.requests, body_len)
     }
 
-    /// Where in the body each tensor stands: for each request, each input.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
         let lengths = self.requests.iter().flat_map(|part| part.bytes.iter().copied());
         consecutive(lengths)

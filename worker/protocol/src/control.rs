@@ -68,7 +68,6 @@ pub struct ExecutorState {
     pub device: Option<String>,
     /// Microseconds it has run batches since it started, warming included.
     pub busy_us: u64,
-    /// The models it has, or tried to have.
     pub replicas: Vec<LoadedReplica>,
 }
 

@@ -49,7 +49,6 @@ pub enum ToWorker {
     Welcome {
         version: u16,
     },
-    /// The answer to a bad one; the router hangs up after it.
     Refused {
         reason: String,
     },
@@ -60,7 +59,6 @@ pub enum ToWorker {
         rank: u32,
         /// Where to begin; absent, near the end.
         from: Option<u64>,
-        /// The most bytes to send.
         most: u32,
     },
     /// The router is there and has nothing new; sent each second.

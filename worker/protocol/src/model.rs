@@ -77,9 +77,7 @@ pub struct Server {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shapes {
-    /// Inputs, in the model's order.
     pub inputs: Vec<TensorShape>,
-    /// Outputs, in the model's order.
     pub outputs: Vec<TensorShape>,
 }
 

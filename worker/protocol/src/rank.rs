@@ -109,11 +109,8 @@ pub enum RankEnd {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankProgress {
-    /// The last step done.
     pub step: u64,
-    /// All its steps, if it says.
     pub steps: Option<u64>,
-    /// The step of its last checkpoint, if it made one.
     pub checkpoint: Option<u64>,
     /// How long ago that was first read, in milliseconds.
     pub checkpoint_age_ms: Option<u64>,
@@ -137,6 +134,5 @@ pub struct LogPiece {
     pub from: u64,
     /// The text; what is not UTF-8 is replaced.
     pub text: String,
-    /// Where the next piece begins.
     pub next: u64,
 }

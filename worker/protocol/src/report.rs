@@ -44,7 +44,6 @@ pub struct GpuReport {
     pub pinned: Option<Vec<String>>,
     /// Why it cannot be read, or is not as wanted.
     pub problem: Option<String>,
-    /// Its last errors, oldest first.
     pub xids: Vec<XidReport>,
     /// Corrected and uncorrected errors of memory since the driver was loaded.
     pub ecc: Option<(u64, u64)>,
@@ -91,11 +90,9 @@ pub struct SliceReport {
     pub rank: Option<RankReport>,
 }
 
-/// One process of a slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaneReport {
-    /// Which, from 0.
     pub lane: u32,
     pub pid: Option<u32>,
     pub restarts: u32,
@@ -130,7 +127,6 @@ pub enum ReplicaState {
     Ready(Box<ReadyReplica>),
     /// It finishes the batches it has, and goes.
     Draining,
-    /// It cannot serve now.
     Failed {
         reason: String,
         /// Whether what runs it is gone, so that the model itself may be sound.

@@ -13,7 +13,6 @@ use crate::clock;
 /// How much of each wait is spun: about what a wake-up takes on a quiet machine.
 const SPIN: Duration = Duration::from_micros(30);
 
-/// Blocks the thread until `moment`.
 pub(crate) fn until(moment: Instant) {
     loop {
         let left = moment.saturating_duration_since(clock::now());

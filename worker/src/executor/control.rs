@@ -47,7 +47,6 @@ impl Worker {
 }
 
 enum End {
-    /// The worker said so.
     Stop,
     Alone,
 }

@@ -139,7 +139,6 @@ impl Lane {
         Ok(None)
     }
 
-    /// Takes back a batch that has not started.
     pub(super) fn cancel(&self, link: u64, batch: u64) -> Option<Work> {
         let mut queue = self.queue.lock();
         let mine = |work: &Work| work.from.id() == link && work.batch.id == batch;
@@ -195,14 +194,12 @@ impl Lane {
         }
     }
 
-    /// Runs batches on this thread, for ever.
     pub(super) fn work(&self) {
         loop {
             self.run(&self.next());
         }
     }
 
-    /// Runs the batch whose turn it is, and answers it.
     pub(super) fn run(&self, work: &Work) {
         let (waited, ended) = self.turn(|| {
             let waited_us = clock::micros(clock::now() - work.arrived);

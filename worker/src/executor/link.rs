@@ -261,7 +261,6 @@ fn take(link: &Arc<Link>, batch: Batch, body: Bytes, executor: &Executor) {
     }
 }
 
-/// A batch that has started, or has ended, is not affected.
 fn cancel(link: &Link, batch: u64, executor: &Executor) {
     if let Some(job) = executor.lane.cancel(link.id, batch) {
         let waited_us = clock::micros(clock::now() - job.arrived);

@@ -33,7 +33,6 @@ pub(super) struct Replica {
     /// Of an engine that only pretends to work.
     pace: OnceLock<Pace>,
     closed: AtomicBool,
-    /// Microseconds that the last batch took.
     last_us: AtomicU64,
 }
 
@@ -143,7 +142,6 @@ enum Model {
     Lost(Lost),
 }
 
-/// What a panic said, if it said anything.
 pub(super) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -122,7 +122,6 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/certificates").join(name)
     }
 
-    /// Both ends of a connection.
     fn pair() -> (StreamOwned<ClientConnection, TcpStream>, Secure) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();

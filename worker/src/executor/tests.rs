@@ -16,10 +16,8 @@ use super::*;
 
 mod server;
 
-/// The control socket of the executors here.
 const CONTROL: &str = "gpu0-7g-0.0.control";
 
-/// A directory of one test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -67,7 +65,6 @@ impl Running {
         Self { orders, notices, last: None, thread }
     }
 
-    /// Connects as a worker does, as soon as it can be.
     fn call(path: &Path) -> (UnixStream, BufReader<UnixStream>) {
         loop {
             if let Ok(stream) = UnixStream::connect(path) {

@@ -106,7 +106,6 @@ fn warm(
     Ok(points)
 }
 
-/// Runs one size, and returns microseconds in the model.
 fn warm_size(
     engine: &mut dyn Engine,
     rows: u32,
@@ -162,7 +161,6 @@ fn batch(signature: &Signature, rows: u32) -> Result<(Batch, Bytes), WarmError> 
     Ok((Batch { id: 0, replica: 0, inputs, requests }, Bytes::from(vec![0; len])))
 }
 
-/// Memory this process has in use, or 0 where the system does not say.
 fn resident_bytes() -> u64 {
     memory::resident_bytes(Path::new("/proc/self")).unwrap_or(0)
 }

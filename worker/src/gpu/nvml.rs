@@ -37,10 +37,8 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 /// Reads of one survey: others may change the GPU under us, or a call fail by chance.
 const READS: u32 = 3;
 
-/// Events handed out at once.
 const EVENTS: usize = 64;
 
-/// The driver's library, loaded once and kept for the life of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Library(&'static Nvml);
 

@@ -8,7 +8,6 @@ pub struct Survey {
     pub name: String,
     pub kind: Option<&'static Kind>,
     pub mode: Mode,
-    /// Whether MIG will be switched by the next reset.
     pub reset_pending: bool,
     pub memory: Option<Memory>,
     /// Its slices, by start where that is known; one, the whole GPU, if it is not cut.
@@ -61,14 +60,12 @@ impl Slice {
     }
 }
 
-/// A compute instance: what CUDA calls a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compute {
     /// Its UUID, for `CUDA_VISIBLE_DEVICES`.
     pub uuid: String,
     /// Its id within its GPU instance. Absent if it is a whole GPU.
     pub id: Option<u32>,
-    /// Whether it has all of its slice.
     pub whole: bool,
     pub memory: Option<Memory>,
     pub processes: Option<Vec<Process>>,
@@ -92,7 +89,6 @@ pub struct Sample {
     pub power_milliwatts: Option<u32>,
     pub clock_mhz: Option<u32>,
     pub temperature_celsius: Option<u32>,
-    /// Errors of memory. Absent if it does not check.
     pub ecc: Option<Ecc>,
 }
 

@@ -24,12 +24,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// One that never waits for more than `longest`.
     pub(crate) fn up_to(longest: Duration) -> Self {
         Self { next: FIRST, longest }
     }
 
-    /// The wait after something that ended having lasted for `lasted`.
     pub(crate) fn after(&mut self, lasted: Duration) -> Duration {
         if lasted >= HEALTHY {
             self.next = FIRST;

@@ -49,12 +49,10 @@ pub(super) struct Keeper {
     pub(super) settings: GpuSettings,
     pub(super) seen: Seen,
     pub(super) lanes: BTreeMap<Place, Lane>,
-    /// Ranks of training jobs, by position.
     pub(super) ranks: BTreeMap<String, Rank>,
     /// Nothing is done before the first wish: executors may be at work that a router knows of.
     pub(super) task: Option<Task>,
     pub(super) next: Next,
-    /// Why it is not cut as wanted.
     pub(super) uncut: Option<String>,
     pub(super) around: Surroundings,
     pub(super) call: Option<JoinHandle<Outcome>>,

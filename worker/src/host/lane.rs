@@ -30,7 +30,6 @@ const MISSES: u32 = 10;
 /// Orders that may wait to be sent; more would be repetitions.
 const ORDERS: usize = 64;
 
-/// A GPU that several tasks use, once it is open.
 pub(super) type Shared = Arc<Mutex<Option<Box<dyn Gpu>>>>;
 
 #[derive(Clone)]
@@ -46,7 +45,6 @@ pub(super) struct Surroundings {
 pub(super) struct Status {
     pub(super) pid: Option<u32>,
     pub(super) restarts: u32,
-    /// What its executor last said.
     pub(super) state: Option<ExecutorState>,
     /// Why there is no executor.
     pub(super) trouble: Option<String>,
@@ -123,7 +121,6 @@ impl Lane {
         *self.stopping.borrow()
     }
 
-    /// Whether its executor is gone for good.
     pub(super) fn is_over(&self) -> bool {
         self.task.is_finished()
     }
@@ -167,7 +164,6 @@ enum Ended {
 }
 
 impl Keeper {
-    /// Runs executors, one after another, until told to stop.
     async fn keep(mut self, mut adopted: Option<Adopted>) {
         let launch = Arc::clone(&self.around.launch);
         let mut backoff = Backoff::default();

@@ -25,10 +25,8 @@ use tokio::{
 
 use crate::lines::{Allowance, Line, Lines};
 
-/// The longest line of a log that is kept, in bytes.
 const MAX_LOG_LINE: usize = 4 << 10;
 
-/// The most lines of a log that are kept each second.
 const LINES_PER_SECOND: u32 = 200;
 
 /// How long the last words may take to come through the pipe.

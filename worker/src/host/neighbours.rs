@@ -19,7 +19,6 @@ const NEWS: f64 = 0.3;
 /// A change of pace worth an order.
 const NOTICEABLE: f64 = 0.002;
 
-/// A slice at work, as its executors tell.
 #[derive(Debug)]
 pub(super) struct AtWork {
     pub(super) uuid: String,

@@ -28,7 +28,6 @@ use tokio::{
 use super::rank::Lending;
 use crate::{executor_paths, lines::Lines};
 
-/// The wait before a socket that is not there yet is tried again.
 const KNOCK: Duration = Duration::from_millis(5);
 
 const STOP_WAIT: Duration = Duration::from_secs(2);
@@ -43,7 +42,6 @@ pub struct Launch {
     pub listen: Option<IpAddr>,
     /// The certificate they show there; absent, they speak plainly.
     pub certificate: Option<tls::Identity>,
-    /// How long they wait for another worker when this one is gone.
     pub orphan_wait: Duration,
     /// On what terms jobs run here; absent, none do.
     pub lending: Option<Lending>,
@@ -62,7 +60,6 @@ impl Launch {
         self.run_dir.join(executor_paths::file(&identity.slice, identity.seat.lane, kind))
     }
 
-    /// Starts an executor that is the leader of a group of its own.
     pub(super) fn start(&self, identity: &Identity, log: OwnedFd) -> io::Result<Process> {
         let ExecutorId { gpu, position, lane } = &identity.seat;
         let mut command = Command::new(&self.program);
@@ -185,7 +182,6 @@ impl Control {
         }
     }
 
-    /// The process at the other end, as the kernel knows it.
     pub(super) fn pid(&self) -> Option<u32> {
         self.pid
     }

@@ -68,7 +68,6 @@ impl Drop for Rank {
 }
 
 impl Rank {
-    /// Starts the rank that is wanted, or finds it at work or at its end.
     pub(super) fn start(desired: &DesiredRank, seat: RankSeat, around: Surroundings) -> Self {
         let wanted = Wanted { stop: desired.stop, duty: desired.duty };
         Self::keep(desired.spec.clone(), wanted, seat, around)

@@ -93,7 +93,6 @@ fn slices(keeper: &Keeper, survey: &Survey) -> Vec<SliceReport> {
     told.collect()
 }
 
-/// The rank that is on a slice, or shall be.
 fn rank(keeper: &Keeper, position: &str) -> Option<RankReport> {
     let there = keeper.ranks.get(position).map(Rank::report);
     there.or_else(|| {

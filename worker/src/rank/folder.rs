@@ -30,12 +30,10 @@ impl JobFolder {
         &self.0
     }
 
-    /// Where its program is started.
     pub(super) fn work(&self) -> PathBuf {
         self.0.join("work")
     }
 
-    /// What it may keep from start to start.
     pub(super) fn checkpoint(&self) -> PathBuf {
         self.0.join("checkpoint")
     }

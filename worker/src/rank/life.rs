@@ -108,11 +108,9 @@ struct Watch<'a> {
     pid: u32,
     progress: Progress,
     pace: Pace,
-    /// When a router was last known to be there.
     renewed: Instant,
     stopping: Option<Stopping>,
     measured: Instant,
-    /// What limit it broke.
     exceeded: Option<String>,
     /// Whether it was stopped because nobody renewed its loan.
     expired: bool,
@@ -305,7 +303,6 @@ impl Worker {
     }
 }
 
-/// The worker's next order; nothing if it hung up or cannot be understood.
 async fn order(worker: &mut Option<Worker>) -> Option<RankOrder> {
     let Some(worker) = worker else { return std::future::pending().await };
     let line = worker.orders.next().await.ok()??;
@@ -316,7 +313,6 @@ fn far() -> Instant {
     Instant::now() + Duration::from_secs(3_600)
 }
 
-/// Bytes in `folder` and below; links are not followed.
 fn size(folder: &Path) -> u64 {
     let mut total = 0;
     let mut folders = vec![folder.to_owned()];

@@ -12,17 +12,12 @@ const MIB: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Whom it runs as; absent, as the worker does.
     pub user: Option<User>,
     /// How nice it is to others, 0 to 19.
     pub nice: u32,
-    /// The most processors it uses.
     pub cpus: Option<u32>,
-    /// The most memory one of its processes has.
     pub memory_mib: Option<u64>,
-    /// The most its job's folder holds.
     pub disk_mib: Option<u64>,
-    /// The most that is kept of what it prints.
     pub log_mib: u64,
 }
 

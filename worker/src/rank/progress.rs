@@ -12,7 +12,6 @@ use serde::Deserialize;
 
 use crate::clock;
 
-/// What is read of the end of the file.
 const TAIL: u64 = 4 << 10;
 
 /// A line of a progress file; what else it holds is the job's own.
@@ -67,7 +66,6 @@ fn tail(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last line that is whole and says how far the job is.
 fn last_line(text: &str) -> Option<Line> {
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().rev().find_map(|line| serde_json::from_str(line).ok())

@@ -38,7 +38,6 @@ impl Fake {
         fake
     }
 
-    /// One GPU, cut, with these slices.
     pub(crate) fn cut(kind: &str, positions: &[&str]) -> Self {
         let fake = Self::new(&State::new(&[(kind, Mig::On)]));
         fake.gpu().reshape_to(&geometry(kind, positions));

@@ -96,7 +96,6 @@ pub fn client(
     Ok(Arc::new(config))
 }
 
-/// The name a peer's certificate must have: the host of `host:port`.
 pub fn name_of(authority: &str) -> Result<ServerName<'static>, TlsError> {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => host,

@@ -15,12 +15,10 @@ use crate::{
 
 /// Most characters of a server's own words that are repeated.
 const MAX_QUOTE: usize = 300;
-/// The buffer an answer is read through.
 const READ_BYTES: usize = 64 << 10;
 /// The least a socket can be told to wait: zero would mean for ever.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
-/// One answer, read whole.
 #[derive(Debug)]
 pub struct Page {
     pub status: u16,
@@ -89,7 +87,6 @@ impl Connection {
         page.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset).into())
     }
 
-    /// The answer, or `None` if the connection ended without a byte of one.
     fn exchange(
         &mut self,
         mut stream: Stream,

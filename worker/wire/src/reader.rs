@@ -3,9 +3,7 @@
 //! A load generator needs the status, and to know where an answer ends. Bodies pass through a sink,
 //! which may ignore them, so an answer that arrives whole is copied by nobody who does not want it.
 
-/// Most header lines an answer may have.
 const MAX_HEADERS: usize = 64;
-/// Most bytes before an answer's body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Most bytes in a chunk's size line, extensions included.
 const MAX_SIZE_LINE_BYTES: usize = 1024;
@@ -35,7 +33,6 @@ pub enum WireError {
     Cut,
 }
 
-/// Reads one answer after another from one connection.
 #[derive(Debug)]
 pub struct Reader {
     phase: Phase,
@@ -134,7 +131,6 @@ impl Reader {
         Ok((bytes.len(), false))
     }
 
-    /// Whether the answer ends with its head.
     fn begin(&mut self, head: &Head) -> bool {
         if (100..200).contains(&head.status) {
             return false;

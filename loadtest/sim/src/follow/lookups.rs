@@ -15,7 +15,6 @@ use crate::{
 /// Rates are told apart in steps of this part.
 const STEP: f64 = 0.02;
 
-/// Where a replica is, as far as its speed goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ReplicaKind {
     model: usize,
@@ -46,7 +45,6 @@ impl<'a> Lookups<'a> {
         Self { study, fleet, lookup: Lookup::new(fleet), kinds, plans }
     }
 
-    /// How requests of one model at `rate` go on those that serve it, and their load over capacity.
     pub(super) fn going(
         &mut self,
         serving: &[Serving],

@@ -6,7 +6,6 @@
 use super::{Flow, Fluid, lookup::Going, offered};
 use crate::{claims::Broken, fleet::SimFleet};
 
-/// How closely the highest load that keeps the target is found.
 const HALVINGS: u32 = 12;
 /// No load above this is looked for: beyond it replicas are busy all the time.
 const MOST_LOAD: f64 = 1.0;
@@ -42,7 +41,6 @@ impl<'a> Needs<'a> {
         Ok(needs)
     }
 
-    /// What is needed from `span.0` to `span.1`, in seconds: one replica of each model at least.
     pub(crate) fn of(&self, span: (f64, f64)) -> Need {
         let rates = offered(self.fluid.fleet, span);
         let each: Vec<f64> = (0..rates.len())

@@ -27,7 +27,6 @@ const MOST_BYTES: u64 = 1 << 30;
 const MOST_SECONDS: f64 = 1e9;
 pub(super) const MOST_RPS: f64 = 1e9;
 
-/// Reads a scenario's text; `path` is its name in messages and where its files are sought.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Study, Problems> {
     let mut reader = Reader {
         folder: path.parent().unwrap_or(path).to_owned(),
@@ -47,7 +46,6 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Study, Problems> {
 pub(super) struct Reader {
     folder: PathBuf,
     pub(super) problems: Problems,
-    /// Read once each, however many models have the same.
     profiles: BTreeMap<String, Option<Vec<measured::Row>>>,
 }
 
@@ -310,7 +308,6 @@ impl Reader {
         Duration::from_secs_f64(found.clamp(least, MOST_SECONDS))
     }
 
-    /// One of some words; the first if none is given.
     pub(super) fn choice<T: Copy>(
         &mut self,
         key: &str,

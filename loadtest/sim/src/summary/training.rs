@@ -9,11 +9,9 @@ const POINTS: usize = 400;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrainingSummary {
     pub order: &'static str,
-    /// Whether tenants were kept even: `even` or `free`.
     pub tenants_kept: &'static str,
     pub loans: &'static str,
     pub gpus: u32,
-    /// Jobs that ended: all of them.
     pub jobs: usize,
     /// From submission to end, the mean.
     pub completion_h: f64,
@@ -119,7 +117,6 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Jain's index: 1 is even.
 fn jain(ratios: &[f64]) -> f64 {
     let squares: f64 = ratios.iter().map(|ratio| ratio * ratio).sum();
     if squares <= 0.0 {

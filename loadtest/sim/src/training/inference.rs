@@ -13,14 +13,12 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug)]
 pub(super) struct Inference<'a> {
-    /// How many slices are needed, from each moment on.
     course: &'a [(Moment, u32)],
     next: usize,
     needs: u32,
     has: u32,
     span: Duration,
     reserve: u32,
-    /// What it had when the round began.
     before: u32,
     rises: Vec<Rise>,
 }

@@ -13,7 +13,6 @@ use super::{Habits, TraceJob};
 pub(super) struct Life {
     /// Seconds of work left at its asked width.
     pub(super) left_s: f64,
-    /// The same when it last checkpointed.
     pub(super) saved_s: f64,
     pub(super) total_s: f64,
     /// When it begins to make progress after a start.

@@ -18,17 +18,14 @@ pub struct Report {
     pub completion_p99_h: f64,
     pub completion_p50_h: f64,
     pub queueing_h: f64,
-    /// The longest time from submission to the first start, in hours.
     pub longest_wait_h: f64,
     pub preemptions: u64,
     /// Those, and shrinks, for inference.
     pub reclaims: u64,
     pub resizes: u64,
-    /// GPU-hours of work done twice.
     pub lost_h: f64,
     pub busy_h: f64,
     pub span_h: f64,
-    /// Slice-hours that inference needed and did not have.
     pub short_h: f64,
     /// Jain's index over what tenants had of what they deserved: 1 is even.
     pub jain: f64,
@@ -41,7 +38,6 @@ pub struct Report {
 pub struct Rise {
     pub at: Moment,
     pub before: u32,
-    /// Slices it was given at once.
     pub has: u32,
 }
 
@@ -58,7 +54,6 @@ pub struct TenantReport {
     pub name: String,
     /// What it had of what it deserved while it wanted it.
     pub ratio: f64,
-    /// Its jobs' mean completion time, in hours.
     pub completion_h: f64,
 }
 

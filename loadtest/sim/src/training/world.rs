@@ -108,7 +108,6 @@ impl<'a> Simulation<'a> {
         Broken { at: self.now, claim }
     }
 
-    /// With no job there is nothing to decide until the next comes.
     fn skip_to(&mut self, submitted: Moment) {
         while self.now + self.setup.habits.round < submitted {
             self.inference.demand(&mut self.setup.slices, self.now);

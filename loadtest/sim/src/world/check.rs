@@ -13,7 +13,6 @@ pub type OwnClaim<'a> = &'a dyn Fn(&Report) -> Option<String>;
 pub struct Checks<'a> {
     /// All of the fleet is looked at after this many events. At least 1.
     pub every: u64,
-    /// The run ends here, if it gets so far.
     pub most_events: u64,
     pub own: Option<OwnClaim<'a>>,
 }

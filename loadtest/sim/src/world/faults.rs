@@ -96,7 +96,6 @@ impl RequestWorld<'_> {
         Ok(())
     }
 
-    /// Every replica that is up and known to a router that is up too.
     pub(super) fn join_all(&mut self) -> Result<(), Claim> {
         (0..self.replicas.len()).try_for_each(|replica| self.join_if_told(replica))
     }

@@ -18,10 +18,8 @@ const MEMORY_S: f64 = 1.0;
 const EARLY: Duration = Duration::from_secs(5);
 /// Predictions from here on are of one who has learned.
 const LEARNED: Duration = Duration::from_secs(60);
-/// Errors kept of each time.
 const MOST: usize = 1 << 20;
 
-/// The part of the time a replica was busy lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Busy {
     part: f64,
@@ -73,7 +71,6 @@ impl Slowdowns {
         }
     }
 
-    /// The median error at first, and once it has learned.
     pub(super) fn medians(self) -> [Option<f64>; 2] {
         [self.early, self.late].map(|mut errors| {
             errors.sort_by(f64::total_cmp);
@@ -83,7 +80,6 @@ impl Slowdowns {
 }
 
 impl RequestWorld<'_> {
-    /// Notes that a batch of `replica` took `slower` times as long as alone on the GPU.
     pub(super) fn feel(&mut self, replica: usize, slower: f64) {
         let Some(slowdowns) = &mut self.slowdowns else { return };
         let spec = &self.fleet.replicas[replica];

@@ -23,7 +23,6 @@ pub(super) struct Slice {
     part: f64,
 }
 
-/// One process: its batches run one at a time, in the order they came.
 #[derive(Debug, Default)]
 struct Process {
     members: Vec<usize>,
@@ -83,7 +82,6 @@ pub(super) struct Running {
     progress: Progress,
     waiting: VecDeque<Batch>,
     returning: VecDeque<Batch>,
-    /// When the last of the returning comes back.
     returns_at: Moment,
 }
 
@@ -211,7 +209,6 @@ impl RequestWorld<'_> {
         self.crowd(replica, |busy| busy + 1);
     }
 
-    /// Changes how many are busy on a replica's slice, and with it the pace of all who are.
     fn crowd(&mut self, replica: usize, change: impl Fn(u32) -> u32) {
         let spec = &self.fleet.replicas[replica];
         let slice = &mut self.slices[spec.gpu][spec.slice];
@@ -305,7 +302,6 @@ impl RequestWorld<'_> {
         }
     }
 
-    /// Forgets a batch nobody waits for, if it has not begun.
     pub(super) fn call_off(
         &mut self,
         model: usize,

@@ -17,7 +17,6 @@ impl RequestWorld<'_> {
         longest_turn(&objectives)
     }
 
-    /// Tells those who share the process of `replica` that it has a batch there.
     pub(super) fn others_step_aside(&mut self, replica: usize, until: Moment) {
         for place in 0..self.sharing(replica).len() {
             let other = self.sharing(replica)[place];

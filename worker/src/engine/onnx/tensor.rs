@@ -14,7 +14,6 @@ use crate::{
     signature::{Refusal, Spec},
 };
 
-/// Makes one tensor of the input at `index` of every request in the batch.
 pub(super) fn gather(
     index: usize,
     spec: &Spec,
@@ -45,7 +44,6 @@ pub(super) fn gather(
     }
 }
 
-/// The bytes of one output, in the datatype its model declares.
 pub(super) fn bytes(spec: &Spec, value: Value) -> Result<Bytes, RunError> {
     let bytes = match (spec.datatype, value) {
         (Datatype::Fp32, Value::FloatTensor(tensor)) => flat(&tensor.into_data(), f32::to_le_bytes),

@@ -98,7 +98,6 @@ impl Process {
         Lost { reason, last_words: self.log.last_words() }
     }
 
-    /// Memory that the server and all it started have in use, or 0 where the system does not say.
     pub(super) fn resident_bytes(&self) -> u64 {
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         processes.filter_map(|process| resident_in_group(&process.path(), self.group)).sum()
@@ -143,7 +142,6 @@ fn fill(text: &str, address: SocketAddr, model: &str) -> String {
         .replace("{model}", model)
 }
 
-/// Memory of the process at `path` if it belongs to `group`.
 fn resident_in_group(path: &Path, group: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(path.join("stat")).ok()?;
     // The name, in parentheses, may hold anything; the state, parent and group follow it.

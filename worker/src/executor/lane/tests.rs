@@ -57,7 +57,6 @@ impl Engine for Gated {
     }
 }
 
-/// A lane at work with two replicas, and a connection to it.
 struct Bench {
     lane: Arc<Lane>,
     replicas: [Arc<Replica>; 2],

@@ -102,7 +102,6 @@ impl Served {
         }
     }
 
-    /// Has it loaded again, as its worker would.
     fn ready_again(&mut self) {
         self.loaded = self.executor.load(3, self.spec.clone());
         self.ready();
@@ -295,7 +294,6 @@ impl Watch {
         Pid::from_raw(line.trim().parse().unwrap()).unwrap()
     }
 
-    /// Returns when nobody holds the pipe open.
     fn wait_until_all_are_gone(mut self) {
         self.pipe.read_to_end(&mut Vec::new()).unwrap();
     }

@@ -177,7 +177,6 @@ pub(super) fn create(device: &Device<'_>, profile: &Profile, start: u32) -> Resu
     Ok(describe(device, instance)?.id)
 }
 
-/// Gives the GPU instance one compute instance with all its `slices`.
 pub(super) fn create_compute(
     device: &Device<'_>,
     instance: u32,
@@ -199,7 +198,6 @@ fn instance_by_id(device: &Device<'_>, id: u32) -> Result<nvmlGpuInstance_t, Gpu
     Ok(instance)
 }
 
-/// A compute instance profile of a GPU instance.
 struct ComputeProfile {
     id: u32,
     slices: u32,

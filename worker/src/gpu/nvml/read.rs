@@ -12,9 +12,7 @@ use crate::gpu::{Compute, GpuError, Memory, Mode, Process, Room, Slice};
 pub(super) struct MigDevice<'nvml> {
     pub(super) device: Device<'nvml>,
     pub(super) uuid: String,
-    /// The id of its GPU instance.
     pub(super) instance: u32,
-    /// The id of its compute instance.
     pub(super) compute: u32,
 }
 
@@ -27,7 +25,6 @@ pub(super) fn unless_silent<T>(answer: Result<T, GpuError>) -> Result<Option<T>,
     }
 }
 
-/// The same, of a call of the wrapper's.
 pub(super) fn optional<T>(
     call: &'static str,
     answer: Result<T, NvmlError>,

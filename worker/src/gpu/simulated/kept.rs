@@ -16,7 +16,6 @@ pub(super) struct Kept {
     /// Names the UUIDs.
     seed: u64,
     uuid: String,
-    /// By start.
     slices: Vec<(Position, u32, String)>,
     /// Instances made so far, so that no two slices ever have one UUID.
     made: u32,

@@ -27,7 +27,6 @@ pub(super) fn file(run_dir: &Path, spec: &RankSpec, kind: &str) -> PathBuf {
     run_dir.join(format!("{}.{kind}", spec.name()))
 }
 
-/// The ranks that a worker before this one left at work in `run_dir`.
 pub(in crate::host) fn find(run_dir: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(run_dir)? {
