@@ -1,15 +1,10 @@
 //! `sluice check`: validates a configuration file.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use config::{Config, Problems, Report, Warnings};
 
-/// The exit code of a bad configuration.
-const BAD_CONFIGURATION: u8 = 78;
+use crate::program::{BAD_CONFIGURATION, Verdict};
 
 /// Validate a configuration file
 ///
@@ -43,19 +38,9 @@ enum Format {
     Json,
 }
 
-#[derive(Debug, Default)]
-struct Verdict {
-    stdout: String,
-    stderr: String,
-    code: u8,
-}
-
 pub(crate) fn run(args: &Args) -> ExitCode {
     let verdict = judge(args, config::load(&args.file));
-    let written = io::stderr()
-        .write_all(verdict.stderr.as_bytes())
-        .and_then(|()| io::stdout().write_all(verdict.stdout.as_bytes()));
-    if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
+    verdict.print()
 }
 
 fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use clap::ValueEnum;
 use loadtest::{
     capacity::Capacity,
     compare,
@@ -25,7 +24,7 @@ use loadtest::{
     table,
 };
 
-use crate::program::chain;
+use crate::program::{Format, chain};
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -122,14 +121,6 @@ pub(crate) struct Args {
     /// Also write the report as an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Table,
-    /// For scripts
-    Json,
 }
 
 const EXAMPLES: &str = "Examples:

@@ -5,7 +5,6 @@ mod json;
 mod table;
 
 use std::{
-    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -18,12 +17,13 @@ use policy::{
 use router::replay;
 use tokio::time::Instant;
 
-use crate::admin::Admin;
+use crate::{
+    admin::Admin,
+    program::{BAD_CONFIGURATION, Format, Verdict},
+};
 
 /// Endpoint of a router's last planning input.
 const INPUT: &str = "/admin/v1/plan/input";
-/// The exit code of a bad plan file.
-const BAD_CONFIGURATION: u8 = 78;
 
 /// Compute the fewest GPUs that meet every objective
 #[derive(Debug, clap::Args)]
@@ -59,14 +59,6 @@ pub(crate) struct Args {
     admin: Admin,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people
-    Table,
-    /// For scripts
-    Json,
-}
-
 struct Outcome {
     planner: Planner,
     planned: Result<Plan, PlanError>,
@@ -75,23 +67,13 @@ struct Outcome {
     seconds: f64,
 }
 
-#[derive(Debug, Default)]
-struct Verdict {
-    stdout: String,
-    stderr: String,
-    code: u8,
-}
-
 pub(crate) fn run(args: &Args) -> ExitCode {
     let verdict = match (&args.replay, &args.file) {
         (Some(dump), _) => replayed(args, dump),
         (None, Some(file)) => planned(args, file),
         (None, None) => dumped(&args.admin),
     };
-    let written = io::stderr()
-        .write_all(verdict.stderr.as_bytes())
-        .and_then(|()| io::stdout().write_all(verdict.stdout.as_bytes()));
-    if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(verdict.code) }
+    verdict.print()
 }
 
 fn planned(args: &Args, file: &Path) -> Verdict {

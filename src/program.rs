@@ -1,14 +1,14 @@
-//! Code shared by the commands that serve.
+//! Code shared by commands: what they print, and how those that serve start.
 
 use std::{
-    io::{Write, stdout},
+    io::{Write, stderr, stdout},
     path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use config::{Config, Gpu};
+use config::{Config, Gpu, Problems, Warnings};
 use worker::{
     GpuSettings, Lending, Limits, Open,
     gpu::{
@@ -18,12 +18,46 @@ use worker::{
     },
 };
 
-const BAD_CONFIGURATION: u8 = 78;
+/// The exit code of an invalid file.
+pub(crate) const BAD_CONFIGURATION: u8 = 78;
 
 /// How long executors wait for a new worker after theirs is gone.
 pub(crate) const ADOPTION_WAIT: Duration = Duration::from_secs(30);
 
-/// The GPUs of a configuration, to be opened by a worker that runs in `run_dir`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// For scripts
+    Json,
+}
+
+/// What a command prints, and its exit code.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: u8,
+}
+
+impl Verdict {
+    pub(crate) fn print(&self) -> ExitCode {
+        let written = stderr()
+            .write_all(self.stderr.as_bytes())
+            .and_then(|()| stdout().write_all(self.stdout.as_bytes()));
+        if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(self.code) }
+    }
+}
+
+/// The configuration that was read, with its warnings logged.
+pub(crate) fn warned(read: Result<(Config, Warnings), Problems>) -> Result<Config, String> {
+    let (config, warnings) = read.map_err(|problems| problems.to_string())?;
+    for warning in warnings.iter() {
+        tracing::warn!(%warning, "configuration warning");
+    }
+    Ok(config)
+}
+
 pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
     let gpu = |(index, worker): (usize, &config::Worker)| GpuSettings {
         source: worker.gpu.source(),
@@ -33,7 +67,6 @@ pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
     config.workers.iter().enumerate().map(gpu).collect()
 }
 
-/// How a worker that runs in `run_dir` runs jobs, if it does.
 pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>, String> {
     let Some(loans) = config.loans.as_ref().filter(|loans| !loans.allow.is_empty()) else {
         return Ok(None);
@@ -101,7 +134,6 @@ pub(crate) fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints a fatal error in the configuration.
 #[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
 pub(crate) fn bad(why: &str) -> ExitCode {
     eprintln!("{why}");

@@ -7,7 +7,7 @@ use router::compose::{Build, Ended, Router, Start};
 
 use crate::{
     notify,
-    program::{bad, chain, failed, say},
+    program::{bad, chain, failed, say, warned},
 };
 
 /// Run the router; workers on this or other machines join it
@@ -44,18 +44,13 @@ async fn serve(args: Args, config: Config) -> ExitCode {
         Ok(router) => router,
         Err(stopped) => return stopped,
     };
-    let scheme = router.scheme();
-    say(&format!("inference  {scheme}://{}", router.inference()));
-    say(&format!("admin      {scheme}://{}", router.admin()));
-    if let Some(address) = router.join() {
-        say(&format!("join       {address}"));
-    }
+    say_addresses(&router);
     notify::ready();
     let warm = router.warm();
     tokio::spawn(async move {
         match warm.await {
             Ok(()) => say("ready"),
-            Err(why) => tracing::warn!(error = why, "router is not ready"),
+            Err(error) => tracing::warn!(error, "router is not ready"),
         }
     });
     let ended = router.run().await;
@@ -78,11 +73,18 @@ pub(crate) async fn start(config: Config, file: Option<PathBuf>) -> Result<Route
     started.map_err(|error| failed(&chain(&error)))
 }
 
-fn configuration(args: &Args) -> Result<Config, String> {
-    let (config, warnings) = config::load(&args.config).map_err(|problems| problems.to_string())?;
-    for warning in warnings.iter() {
-        tracing::warn!(%warning, "configuration warning");
+/// Prints where `router` listens.
+pub(crate) fn say_addresses(router: &Router) {
+    let scheme = router.scheme();
+    say(&format!("inference  {scheme}://{}", router.inference()));
+    say(&format!("admin      {scheme}://{}", router.admin()));
+    if let Some(address) = router.join() {
+        say(&format!("join       {address}"));
     }
+}
+
+fn configuration(args: &Args) -> Result<Config, String> {
+    let config = warned(config::load(&args.config))?;
     config.check_router().map_err(|problems| problems.to_string())?;
     Ok(config)
 }

@@ -1,11 +1,6 @@
 //! `sluice simulate`: a fleet in virtual time, with the router's own decisions.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use sim::{
     contest::{self, Contest},
@@ -17,10 +12,11 @@ use sim::{
     table,
 };
 
+use crate::program::{BAD_CONFIGURATION, Format, Verdict};
+
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const OBJECTIVE_MISSED: u8 = 3;
-const BAD_CONFIGURATION: u8 = 78;
 
 /// Simulate a fleet, its models and their load, in virtual time
 #[derive(Debug, clap::Args)]
@@ -61,14 +57,6 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people
-    Table,
-    /// For scripts
-    Json,
-}
-
 struct Outcome {
     text: String,
     page: String,
@@ -87,15 +75,16 @@ impl Failure {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let (code, stdout, stderr) = match simulated(args) {
-        Ok(outcome) if outcome.met => (0, outcome.text, String::new()),
-        Ok(outcome) => (OBJECTIVE_MISSED, outcome.text, String::new()),
-        Err(failure) => (failure.code, String::new(), format!("{}\n", failure.message)),
+    let verdict = match simulated(args) {
+        Ok(Outcome { text, met, .. }) => {
+            let code = if met { 0 } else { OBJECTIVE_MISSED };
+            Verdict { stdout: text, code, ..Verdict::default() }
+        }
+        Err(Failure { code, message }) => {
+            Verdict { stderr: format!("{message}\n"), code, ..Verdict::default() }
+        }
     };
-    let written = io::stderr()
-        .write_all(stderr.as_bytes())
-        .and_then(|()| io::stdout().write_all(stdout.as_bytes()));
-    if written.is_err() { ExitCode::FAILURE } else { ExitCode::from(code) }
+    verdict.print()
 }
 
 fn simulated(args: &Args) -> Result<Outcome, Failure> {

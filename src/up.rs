@@ -14,7 +14,7 @@ use router::{
 use worker::{Door, Host, Launch};
 
 use self::run_dir::RunDir;
-use crate::program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say};
+use crate::program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say, warned};
 
 /// Bytes between the router and the worker in this process that may wait to be read.
 const WIRE: usize = 64 << 10;
@@ -86,12 +86,7 @@ async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),
     };
-    let scheme = router.scheme();
-    say(&format!("inference  {scheme}://{}", router.inference()));
-    say(&format!("admin      {scheme}://{}", router.admin()));
-    if let Some(address) = router.join() {
-        say(&format!("join       {address}"));
-    }
+    crate::router::say_addresses(&router);
     models.iter().for_each(|line| say(line));
     let address = router.inference();
     let warming = router.warm();
@@ -127,9 +122,9 @@ async fn finish(
                     Ok(()) => cold = false,
                     Err(reason) => break Err(reason),
                 },
-                Err(cause) = &mut joined, if !parted => {
+                Err(error) = &mut joined, if !parted => {
                     // Both ends are in this process: only a stop, or a bug, can disconnect them.
-                    tracing::error!(error = %cause, "router and worker disconnected");
+                    tracing::error!(%error, "router and worker disconnected");
                     parted = true;
                 }
                 ended = &mut run => break Ok(ended),
@@ -154,10 +149,7 @@ fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {
             config::demo(run_dir.path())
         }
     };
-    let (config, warnings) = read.map_err(|problems| problems.to_string())?;
-    for warning in warnings.iter() {
-        tracing::warn!(%warning, "configuration warning");
-    }
+    let config = warned(read)?;
     config.check_up().map_err(|problems| problems.to_string())?;
     place::fits(&config)?;
     Ok(config)

@@ -11,7 +11,7 @@ use worker::{Door, DoorTls, Host, Launch};
 
 use crate::{
     notify,
-    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say},
+    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say, warned},
 };
 
 /// How long a stopping worker waits for its replicas to drain.
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     crate::logging::start();
-    let config = match configuration(args) {
+    let config = match warned(config::load(&args.config)) {
         Ok(config) => config,
         Err(problems) => return bad(&problems),
     };
@@ -116,12 +116,4 @@ fn machine() -> Result<String, String> {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
     read.map(|name| name.trim().to_owned())
         .map_err(|error| format!("cannot read the host name; set name in [join]: {error}"))
-}
-
-fn configuration(args: &Args) -> Result<Config, String> {
-    let (config, warnings) = config::load(&args.config).map_err(|problems| problems.to_string())?;
-    for warning in warnings.iter() {
-        tracing::warn!(%warning, "configuration warning");
-    }
-    Ok(config)
 }

@@ -60,7 +60,6 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The factor at `at` seconds.
     pub fn factor(&self, at: f64) -> f64 {
         match self {
             Self::Flat => 1.0,
@@ -106,7 +105,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// The arrivals before `length`, in order.
     pub fn arrivals(&self, random: Random, length: Duration) -> Arrivals {
         assert!(self.rate_rps > 0.0, "a rate is above zero, not {}", self.rate_rps);
         // Even arrivals stand in the middle of their gaps: their count is the rate times the length,

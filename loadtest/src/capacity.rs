@@ -42,7 +42,6 @@ impl Search {
         (!near && self.trials < MAX_TRIALS && self.next >= LOWEST_RPS).then_some(self.next)
     }
 
-    /// Learns whether the objective held at the rate asked for last.
     pub fn tell(&mut self, held: bool) {
         self.trials += 1;
         if held {
@@ -73,12 +72,9 @@ pub struct Trial {
     /// Requests per second, of all streams together.
     pub rate_rps: f64,
     pub objective_met: bool,
-    /// Of requests due, those answered in time.
     pub share_in_time: f64,
     pub throughput_rps: f64,
-    /// The worst stream's 99th percentile.
     pub p99_ms: f64,
-    /// Whether the client, not the server, may have set the numbers.
     pub client_limited: bool,
 }
 
@@ -109,7 +105,6 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Searches from `rate_rps`, making each trial with `run` until it gives `None`.
     pub fn find<E>(
         rate_rps: f64,
         mut run: impl FnMut(f64) -> Result<Option<Report>, E>,
@@ -162,7 +157,6 @@ impl Capacity {
 }
 
 impl Plan {
-    /// Requests per second, of all streams together.
     pub fn rate_rps(&self) -> f64 {
         self.streams.iter().map(|stream| stream.source.rate_rps(self.length)).sum()
     }

@@ -34,7 +34,6 @@ const MEASURES: [Measure; 14] = [
     ("max ms", |stream| stream.latency.max_ms),
 ];
 
-/// Every number of every stream, streams in the order they first appear.
 pub fn lines(reports: &[Report]) -> Vec<Line> {
     let mut names: Vec<&str> = Vec::new();
     for stream in reports.iter().flat_map(|report| &report.streams) {

@@ -34,7 +34,6 @@ height:.8em;margin-right:.35em;background:currentColor}.legend span.level{color:
 .line.other,.line.more,.line.good,.line.late,.line.refused,.line.too-late,.line.failed{fill:none}\
 .warning{border-left:4px solid var(--failed);padding-left:.8em;font-weight:600}";
 
-/// The classes of the style that tell series apart.
 pub const CLASSES: [&str; 7] = ["good", "refused", "late", "too-late", "failed", "more", "other"];
 
 pub fn render(report: &Report) -> String {

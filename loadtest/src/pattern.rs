@@ -4,7 +4,6 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::arrivals::{Shape, Spacing};
 
-/// The patterns there are, for help and for errors.
 pub const PATTERNS: &str = "constant, poisson, gamma:shape=K, step:factors=A/B/..,each_s=S, \
 ramp:from=A,to=B[,over_s=S], sine:period_s=S,depth=D, on-off:on_s=S,off_s=S, \
 trace:file=F[,speed=X]; any but the first three and trace also take spacing=constant";
@@ -18,7 +17,6 @@ pub enum Pattern {
     },
     Trace {
         file: PathBuf,
-        /// How many times faster than recorded.
         speed: Option<f64>,
     },
 }

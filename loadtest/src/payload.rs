@@ -35,7 +35,6 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// The path of `model`'s inference below `prefix`.
     pub fn infer_path(prefix: &str, model: &str) -> String {
         format!("{prefix}/v2/models/{}/infer", quote(model))
     }
@@ -51,7 +50,6 @@ impl Envelope {
         self.wrap("POST", &framing, &encoded.into_body())
     }
 
-    /// A whole HTTP request around `body` as it is; without one, a GET.
     pub fn plain(&self, body: Option<&[u8]>) -> Bytes {
         match body {
             None => self.wrap("GET", "", b""),
@@ -75,7 +73,6 @@ impl Envelope {
     }
 }
 
-/// A request of `rows` rows made up to fit `signature`.
 pub fn generate(
     signature: &Signature,
     rows: u64,
@@ -131,7 +128,6 @@ pub fn read(path: &Path, text: &str, signature: &Signature) -> Result<Vec<Reques
     bodies.iter().take(MAX_BODIES).map(request).collect()
 }
 
-/// Encodes `request` so that answers come in the same form.
 pub fn encode(mut request: Request, encoding: Encoding) -> Result<oip::Encoded, oip::EncodeError> {
     let form = match encoding {
         Encoding::Binary => Form::Binary,

@@ -26,7 +26,6 @@ pub enum Source {
 }
 
 impl Source {
-    /// The mean rate at the start, for warming up.
     fn first_rate_rps(&self, length: Duration) -> f64 {
         match self {
             Self::Process(process) => process.rate_rps * process.shape.factor(0.0),
@@ -51,7 +50,6 @@ pub struct Stream {
     pub model: String,
     pub arrivals: String,
     pub source: Source,
-    /// Whole HTTP requests, sent in turn. At least one.
     pub requests: Vec<Bytes>,
     pub objective: Objective,
     pub timeout: Option<Duration>,
@@ -75,24 +73,19 @@ pub enum Pacing {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub address: SocketAddr,
-    /// How the server proves who it is; absent, it is spoken to plainly.
     pub secure: Option<Secure>,
     /// What is sent. At least one.
     pub streams: Vec<Stream>,
     pub pacing: Pacing,
-    /// Sent before measuring starts, at the streams' first rates.
     pub warmup: Duration,
     pub length: Duration,
-    /// How long to wait for answers once everything is sent.
     pub grace: Duration,
     pub connections: usize,
     pub seed: u64,
 }
 
-/// A request that is due: when, from the start of the run, and in which stream.
 pub(crate) type Due = (Duration, usize);
 
-/// The arrivals of all streams in one order.
 pub(crate) struct Schedule {
     next: BinaryHeap<Reverse<Due>>,
     rest: Vec<Box<dyn Iterator<Item = Duration>>>,

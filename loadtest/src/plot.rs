@@ -70,7 +70,6 @@ pub struct Series {
     pub name: String,
     pub class: &'static str,
     pub mark: Mark,
-    /// In order of x.
     pub points: Vec<(f64, f64)>,
 }
 

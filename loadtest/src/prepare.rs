@@ -61,7 +61,6 @@ pub fn prepare(scenario: &Scenario, url: &str, pacing: Pacing) -> Result<Plan, L
     })
 }
 
-/// A run that only replays ends with the last arrival.
 fn length(streams: &[Stream], wanted: Duration) -> Duration {
     let ends: Option<Vec<Duration>> = streams
         .iter()

@@ -23,7 +23,6 @@ impl Progress {
         Self { writer }
     }
 
-    /// Shows `live`, unless the terminal is behind.
     pub fn tell(&self, live: Live) {
         if let Some((sender, _)) = &self.writer {
             // A full channel means a slow terminal: the next state replaces this one anyway.

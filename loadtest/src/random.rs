@@ -5,7 +5,6 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose whole sequence is fixed by `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -29,12 +28,10 @@ impl Random {
         ((self.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Exponential with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -self.unit().ln()
     }
 
-    /// Normal with mean 0 and variance 1.
     pub fn normal(&mut self) -> f64 {
         let radius = (2.0 * self.exponential()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()

@@ -21,11 +21,9 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("trace", include_str!("../scenarios/trace.toml")),
 ];
 
-/// What to send, before the server was asked anything.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What reports call it: the file's name.
     #[serde(skip)]
     pub name: String,
     /// Where relative paths start.
@@ -49,7 +47,6 @@ pub struct Scenario {
     pub streams: Vec<StreamSpec>,
 }
 
-/// Requests of one kind, before the server was asked anything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamSpec {
@@ -184,7 +181,6 @@ impl Scenario {
         Ok(())
     }
 
-    /// Scales every stream so that all rates together are `rate_rps`.
     pub fn set_rate(&mut self, rate_rps: f64) {
         let total: f64 = self.streams.iter().filter_map(|stream| stream.rate_rps).sum();
         let count = self.streams.len() as f64;

@@ -45,7 +45,6 @@ pub struct Sample {
     pub mean_batch: Option<f64>,
 }
 
-/// One model's numbers in one scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Numbers {
     queue: f64,
@@ -55,7 +54,6 @@ struct Numbers {
 
 type Scrape = (Duration, BTreeMap<String, Numbers>);
 
-/// Watches the router's metrics from a thread of its own.
 pub struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<Vec<Scrape>>,

@@ -6,7 +6,6 @@ use hdrhistogram::Histogram;
 
 /// A refusal this soon after arrival was decided, not discovered.
 pub const PROMPT: Duration = Duration::from_millis(5);
-/// Most points a timeline may have.
 const MAX_INTERVALS: u32 = 300;
 const USUAL_INTERVALS: u32 = 60;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -31,11 +30,9 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Status(u16),
-    /// No connection could be made.
     NoConnection,
     /// The connection broke, or what came over it was not HTTP.
     Broken,
-    /// No answer by the end of the run.
     Unanswered,
     /// Never sent: too many requests were already waiting in the client.
     Unsent,
@@ -70,11 +67,9 @@ impl Reply {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Answered within the objective.
     pub in_time: u64,
     pub late: u64,
     pub refused: u64,
-    /// Given up by the server at their deadline.
     pub too_late: u64,
     pub failed: u64,
 }
@@ -84,7 +79,6 @@ impl Counts {
         self.answered() + self.refused + self.too_late + self.failed
     }
 
-    /// Requests that got what they asked for, late or not.
     pub fn answered(&self) -> u64 {
         self.in_time + self.late
     }
@@ -123,9 +117,7 @@ pub struct Tally {
     pub throughput: u64,
     pub replies: BTreeMap<String, u64>,
     pub latency_us: Histogram<u64>,
-    /// Time to a refusal (503, 429), in microseconds.
     pub refusal_us: Histogram<u64>,
-    /// Time to a 504, in microseconds.
     pub too_late_us: Histogram<u64>,
     /// Refusals within [`PROMPT`] of arrival.
     pub refused_promptly: u64,
@@ -138,7 +130,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// For a measured stretch of `length` whose requests have `allowed` each.
     pub fn new(length: Duration, allowed: Duration) -> Self {
         let even = (length / USUAL_INTERVALS).clamp(SHORTEST_INTERVAL, Duration::from_secs(1));
         let interval = even.max(length / MAX_INTERVALS);
@@ -189,7 +180,6 @@ impl Tally {
         }
     }
 
-    /// Brings `replies` up to date.
     pub fn settle(&mut self) {
         if let Some((reply, count)) = self.last.take() {
             *self.replies.entry(reply.name()).or_default() += count;

@@ -18,7 +18,6 @@ const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// An `http://` or `https://` address taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Host and port, as the `Host` header has them.
     pub authority: String,
     /// What goes before every path; empty or begins with a slash, never ends with one.
     pub prefix: String,
@@ -51,7 +50,6 @@ impl Url {
 #[derive(Clone, Debug)]
 pub struct Target {
     pub url: Url,
-    /// The first address of its host that accepts connections.
     pub address: SocketAddr,
     /// `Authorization` header lines for what is asked here, or empty.
     pub authorization: String,
@@ -78,7 +76,6 @@ impl Target {
         Err(LoadError::Unreachable { host: host(), source: last })
     }
 
-    /// What `model` takes and gives.
     pub fn metadata(&self, model: &str) -> Result<ModelMetadata, LoadError> {
         let path = format!("{}/v2/models/{}", self.url.prefix, quote(model));
         let page = self.get(&path)?;
@@ -95,7 +92,6 @@ impl Target {
         objective_in(&serde_json::from_slice(&page.body).ok()?)
     }
 
-    /// The models that are ready, if the server lists them.
     pub fn models(&self) -> Result<Vec<String>, LoadError> {
         let path = format!("{}/v2/repository/index", self.url.prefix);
         let page = self.ask(&self.request("POST", &path, b"{}"), &path)?;
@@ -105,7 +101,6 @@ impl Target {
         Ok(ready.map(|entry| entry.name).collect())
     }
 
-    /// Gets a page, which must be there.
     pub fn get(&self, path: &str) -> Result<Page, LoadError> {
         self.ask(&self.request("GET", path, b""), path)
     }
@@ -153,7 +148,6 @@ fn objective_in(config: &Value) -> Option<Objective> {
     Some(Objective { slo, target: number("slo_target").unwrap_or(0.99) })
 }
 
-/// Trust in whoever can prove to be `authority`.
 fn secure(authority: &str) -> Result<Secure, LoadError> {
     Ok(Secure { config: tls::client(None, None)?, name: tls::name_of(authority)? })
 }

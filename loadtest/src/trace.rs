@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-/// Most arrivals one trace may hold.
 const MAX_ROWS: usize = 20_000_000;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-/// The longest name shown whole.
 const NAME: usize = 18;
 
 pub(super) fn drained(worker: &str, result: &Value) -> String {

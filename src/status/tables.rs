@@ -10,7 +10,6 @@ use router::{
 
 use super::paint::{Paint, Tone};
 
-/// The longest name shown whole.
 const NAME: usize = 18;
 
 /// One line: what runs, for how long, and whether it is ready.
@@ -32,7 +31,6 @@ pub(super) fn head(state: &State, paint: Paint) -> String {
     )
 }
 
-/// The leader, if there are several routers.
 pub(super) fn lead(lead: &LeadState, paint: Paint) -> String {
     let leader = || match &lead.leader {
         Some(leader) => format!("{} leads, at {}", leader.name, leader.admin),
@@ -80,7 +78,6 @@ fn drained(drain: &DrainState, paint: Paint) -> String {
     text
 }
 
-/// A line for each pin, if there are any.
 pub(super) fn pins(state: &State, paint: Paint) -> String {
     let mut text = if state.pins.is_empty() { String::new() } else { "\n".to_owned() };
     for pin in &state.pins {
@@ -128,7 +125,6 @@ pub(super) fn models(state: &State, paint: Paint) -> String {
     text
 }
 
-/// A line for each tenant, if there are any.
 pub(super) fn tenants(state: &State) -> String {
     if state.tenants.len() < 2 {
         return String::new();

@@ -77,6 +77,23 @@ fn documents_have_no_retired_words() {
 }
 
 #[test]
+fn log_messages_of_the_reference_are_in_the_code() {
+    let code: String = files_of("rs").iter().filter_map(|file| file.text()).collect();
+    let mut problems = Vec::new();
+    for file in files_of("md").iter().filter(|file| file.path == "docs/reference/logging.md") {
+        let map =
+            file.lines().skip_while(|(_, line)| !line.starts_with("## Messages that changed"));
+        for (number, line) in map {
+            let now = line.split(" | ").nth(1).unwrap_or_default();
+            let messages = now.split('`').skip(1).step_by(2);
+            let gone = messages.filter(|message| !code.contains(&format!("\"{message}\"")));
+            problems.extend(gone.map(|message| format!("{}:{number}: {message}", file.path)));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
 fn pages_open_with_what_they_are_for() {
     let page = |file: &&File| file.path.starts_with("docs/") && file.path.ends_with(".md");
     let stub = |text: &str| text.contains("The old address stays for one release");

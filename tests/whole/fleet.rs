@@ -79,7 +79,7 @@ fn a_worker_with_another_token_is_refused_and_told_why() {
         worker.log().contains("the router refused us: the token is not this fleet's").then_some(())
     });
     eventually("the router tells too", || {
-        router.log().contains("a worker did not join").then_some(())
+        router.log().contains("worker failed to join").then_some(())
     });
     assert_eq!(router.workers().len(), 0);
     assert!(!router.log().contains(TOKEN) && !worker.log().contains("fleet-other"));

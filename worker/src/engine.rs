@@ -31,7 +31,9 @@ pub trait Engine: Send {
     fn memory_bytes(&self) -> u64;
 
     /// How long a batch of `rows` takes, if the engine knows without running one.
-    fn known_latency(&self, rows: u32) -> Option<Duration>;
+    fn known_latency(&self, _rows: u32) -> Option<Duration> {
+        None
+    }
 
     /// What slows it down beside busy neighbours, if it must be told of them: real ones are felt.
     fn pace(&self) -> Option<Pace> {
@@ -73,7 +75,6 @@ impl Lost {
 
 #[derive(Debug, Default)]
 pub struct Done {
-    /// The outputs, in the model's order.
     pub outputs: Vec<Output>,
     /// Making the model's inputs of the bytes.
     pub input: Duration,
@@ -86,7 +87,6 @@ pub struct Done {
 #[derive(Debug)]
 pub struct Output {
     pub head: TensorHead,
-    /// Bytes of it that each request gets.
     pub lengths: Vec<u32>,
     /// Its bytes, in as many pieces as it pleased the engine.
     pub data: Vec<Bytes>,
@@ -124,7 +124,6 @@ impl Output {
     }
 }
 
-/// Bytes of each request's strings, of which a row has `row`.
 fn string_lengths(row: usize, data: &[u8], batch: &Batch) -> Vec<u32> {
     let mut left = data;
     let mut skip = || {
@@ -166,7 +165,6 @@ pub enum RunError {
     Lost(#[from] Lost),
 }
 
-/// Loads the model that `spec` names; `program` is the one that has the subcommand `guard`.
 pub fn load(spec: &ModelSpec, program: &Path) -> Result<Box<dyn Engine>, LoadError> {
     match &spec.engine {
         protocol::Engine::Onnx { path } => {

@@ -29,7 +29,7 @@ use protocol::{
 };
 
 use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica, warm::Warm};
-use crate::{engine::Lost, seat};
+use crate::{engine::Lost, executor_paths};
 
 #[derive(Clone, Debug)]
 pub struct ExecutorArgs {
@@ -72,7 +72,6 @@ pub(crate) enum ExecutorError {
     Thread(#[source] io::Error),
 }
 
-/// What the executor's threads share.
 struct Executor {
     args: ExecutorArgs,
     address: String,
@@ -96,7 +95,7 @@ struct Held {
 
 /// Serves until told to stop, or left alone for too long.
 pub(crate) fn serve(args: ExecutorArgs) -> Result<(), ExecutorError> {
-    let token = seat::token().map_err(ExecutorError::Token)?;
+    let token = executor_paths::token().map_err(ExecutorError::Token)?;
     let (listener, bound) = listen::bind(&args)?;
     let (orders, _control) = listen::bind_control(&args)?;
     let executor = Arc::new(Executor {

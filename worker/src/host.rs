@@ -6,10 +6,10 @@ mod gpu;
 mod lane;
 mod log;
 mod neighbours;
+mod observe;
 mod process;
 mod rank;
 mod report;
-mod sight;
 
 use std::{
     fmt,
@@ -219,7 +219,6 @@ impl Host {
         }
     }
 
-    /// Ends every executor and returns when they are gone.
     pub async fn stop(mut self) {
         self.stopping.send_replace(true);
         while self.keepers.join_next().await.is_some() {}
@@ -234,7 +233,6 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Returns when the report may have changed since the last time.
     pub async fn next(&mut self) {
         let changed = tokio::select! {
             changed = self.told.changed() => changed,

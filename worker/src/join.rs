@@ -40,7 +40,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The most bytes of a log that are sent at once.
 const MAX_PIECE: u32 = 256 << 10;
 
-/// Whom to join, and as whom.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// `host:port` of each router; all are joined.
@@ -76,7 +75,6 @@ pub enum Parted {
     Gibberish(#[from] serde_json::Error),
 }
 
-/// Joins every router and stays, for as long as it is polled.
 pub async fn join(door: &Door, host: &Host) -> Infallible {
     let conversations = door.routers.iter().map(|router| join_one(router, door, host));
     let mut conversations: Vec<_> = conversations.map(Box::pin).collect();
@@ -126,7 +124,6 @@ async fn dial(router: &str) -> Result<TcpStream, Parted> {
     Ok(stream)
 }
 
-/// Speaks with one router until they part.
 pub async fn converse(
     stream: impl AsyncRead + AsyncWrite,
     door: &Door,

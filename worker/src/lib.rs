@@ -9,6 +9,7 @@
 mod clock;
 pub mod engine;
 mod executor;
+mod executor_paths;
 pub mod gpu;
 mod host;
 mod join;
@@ -16,7 +17,6 @@ mod lines;
 mod memory;
 mod rank;
 mod reconcile;
-mod seat;
 mod signature;
 
 pub use engine::server::guard::run_guard;

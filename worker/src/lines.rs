@@ -55,7 +55,6 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// How many lines may pass in each second.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     per_second: u32,

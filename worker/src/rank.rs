@@ -29,14 +29,11 @@ pub(crate) use self::{
     signals::sweep,
 };
 
-/// What a rank is started with, in a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) spec: RankSpec,
-    /// The GPU's index on its worker.
     pub(crate) gpu: u32,
     pub(crate) position: String,
-    /// The device it may use.
     pub(crate) device: Option<String>,
     pub(crate) folder: PathBuf,
     pub(crate) control: PathBuf,

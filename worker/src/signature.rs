@@ -3,7 +3,6 @@
 use oip::Datatype;
 use protocol::{Batch, Part, Shapes, TensorHead, TensorShape};
 
-/// A model's inputs and outputs, with their datatypes understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Inputs, in the model's order.

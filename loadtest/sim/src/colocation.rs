@@ -16,7 +16,6 @@ use crate::{
     training::{self, Report, Rise, Setup},
 };
 
-/// The most points a timeline is told in.
 const POINTS: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +31,6 @@ struct Step {
     need: Need,
 }
 
-/// Runs the jobs of `training` beside the models of `study`.
 pub fn run(study: &Study, training: &Training, fleet: &SimFleet) -> Result<Summary, BesideError> {
     let mut needs = Needs::new(fleet)?;
     let steps = steps(study, &needs);

@@ -31,7 +31,6 @@ pub enum ContestError {
     Run(#[from] SimulateError),
 }
 
-/// Runs `study` with each of `values` for `key`, under as many seeds from its own on.
 pub fn hold(
     study: &Study,
     key: &str,

@@ -23,7 +23,6 @@ pub struct SimFleet {
 }
 
 impl SimFleet {
-    /// Whether some model asks more or less of its neighbours than inference usually does.
     pub fn declares_loads(&self) -> bool {
         self.models.iter().any(|model| model.load != Load::INFERENCE)
     }
@@ -52,7 +51,6 @@ pub struct SimModel {
     pub target: f64,
     pub batching: Batching,
     pub memory_mib: u64,
-    /// The tenants' weights, by index.
     pub weights: Vec<f64>,
     pub load: Load,
 }

@@ -21,7 +21,6 @@ use crate::{
     },
 };
 
-/// The most points a timeline is told in.
 const POINTS: usize = 400;
 /// Times that rounds are carried out before the run begins.
 const FIRST: u32 = 3;
@@ -44,7 +43,6 @@ struct Follow<'a> {
     problem: plan::Problem,
     workers: SimWorkers,
     lookups: Lookups<'a>,
-    /// Requests that came and that were late, by model, less than one of each.
     rest: Vec<(f64, f64)>,
     held: Vec<Holding>,
     reclaims: u64,
@@ -123,7 +121,6 @@ impl<'a> Follow<'a> {
         Ok(follow)
     }
 
-    /// How every model's requests of one interval end; then what is to be otherwise.
     fn interval(&mut self, span: (f64, f64)) -> Result<Vec<Flow>, FollowError> {
         let lasts = span.1 - span.0;
         let rates = offered(self.fleet, span);

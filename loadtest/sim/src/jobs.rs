@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 const HEADER: &str = "submit_s,job_id,gpus,duration_s,tenant";
-/// Most jobs one trace may hold.
 const MOST: usize = 10_000_000;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -16,7 +16,6 @@ use crate::{
 /// A title, a unit, and what is shown.
 type Figure = (&'static str, &'static str, fn(&Summary) -> f64);
 
-/// What is shown of ways to train.
 const TRAINING: [Figure; 8] = [
     ("Mean completion of jobs", "h", |run| of_jobs(run, |jobs| jobs.completion_h)),
     ("99th percentile of completion", "h", |run| of_jobs(run, |jobs| jobs.completion_p99_h)),
@@ -76,7 +75,6 @@ pub fn of_contest(contest: &Contest) -> String {
     page(&format!("{}: {} compared", contest.scenario, contest.key), &body)
 }
 
-/// One bar per way.
 fn bars(title: &str, unit: &str, entries: &[&Entry], of: fn(&Summary) -> f64) -> Plot {
     let means: Vec<f64> = entries.iter().map(|entry| entry.over(of).mean).collect();
     let marks = entries.iter().enumerate();

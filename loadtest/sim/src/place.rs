@@ -24,12 +24,7 @@ const SAMPLES: u32 = 1_000;
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error("a replica of {model:?} needs {needs_mib} MiB; no slice has more than {free_mib} left")]
-    NoRoom {
-        model: String,
-        needs_mib: u64,
-        /// The most any slice has.
-        free_mib: u64,
-    },
+    NoRoom { model: String, needs_mib: u64, free_mib: u64 },
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -78,7 +73,6 @@ fn recorded(study: &Study, start: &Start) -> (Vec<Geometry>, Vec<PlacedProcess>)
     (start.gpus.clone(), start.replicas.iter().filter_map(one).collect())
 }
 
-/// Every GPU as the scenario cuts it.
 fn geometries(study: &Study) -> Vec<Geometry> {
     let each = study.gpus.iter();
     each.flat_map(|gpus| std::iter::repeat_n(gpus.geometry.clone(), gpus.count as usize)).collect()
@@ -160,7 +154,6 @@ fn planned(
     Ok((gpus, placed))
 }
 
-/// What planners are asked: the study's models and GPUs, with these demands.
 pub(crate) fn problem(study: &Study, demands: &[f64]) -> Problem {
     let model = |(index, subject): (usize, &Subject)| plan::Model {
         name: subject.name.clone(),

@@ -21,7 +21,6 @@ impl Problems {
         self.found.push((at.start, what.into()));
     }
 
-    /// Refuses a value outside `range`.
     pub(crate) fn within<T: PartialOrd + fmt::Display + Copy>(
         &mut self,
         key: &str,

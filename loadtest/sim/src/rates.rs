@@ -25,9 +25,7 @@ use crate::{
     summary::{self, Point, Summary},
 };
 
-/// Points at which the rate within an interval is sampled.
 const SAMPLES: u32 = 8;
-/// The most points a timeline is told in.
 const POINTS: usize = 200;
 /// A worker that was silent this long is trusted no more.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -178,7 +176,6 @@ impl<'a> Fluid<'a> {
         Self { fleet, kinds, layouts, layout_of, lookup: Lookup::new(fleet), loads }
     }
 
-    /// How every model's requests of one interval end, and its mean batch.
     fn interval(&mut self, span: (f64, f64)) -> Result<Vec<(Flow, f64)>, Broken> {
         let seconds = span.1 - span.0;
         let offered = offered(self.fleet, span);
@@ -267,7 +264,6 @@ impl<'a> Fluid<'a> {
         layout.shared.slowdown(own, others)
     }
 
-    /// The part of the time a slice with these residents was busy.
     fn duty(&self, residents: &[usize]) -> f64 {
         let loads = residents.iter().map(|kind| self.loads[self.kinds[*kind].model].min(1.0));
         loads.sum::<f64>() / residents.len().max(1) as f64
@@ -285,7 +281,6 @@ impl<'a> Fluid<'a> {
         layouts.sum()
     }
 
-    /// The part of an interval during which no router is there.
     fn router_down(&self, span: (f64, f64)) -> f64 {
         let restarts = self.fleet.faults.iter().filter(|one| one.trouble == Trouble::RouterRestart);
         restarts.map(|fault| self.overlap(fault, span, Duration::ZERO)).sum::<f64>().min(1.0)
@@ -307,7 +302,6 @@ impl<'a> Fluid<'a> {
     }
 }
 
-/// By model, requests per second.
 pub(crate) fn offered(fleet: &SimFleet, (from, to): (f64, f64)) -> Vec<f64> {
     let mut rates = vec![0.0; fleet.models.len()];
     for stream in &fleet.streams {

@@ -79,7 +79,6 @@ pub struct Report {
     pub slowdown_errors: [Option<f64>; 2],
 }
 
-/// How the requests of one tenth of a second ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tenth {
     pub offered: u64,
@@ -109,7 +108,6 @@ impl Report {
         rows as f64 / batches.max(1) as f64
     }
 
-    /// What arrived in `from..to`, in whole tenths of a second.
     pub fn between(&self, from: Duration, to: Duration) -> Tenth {
         let tenth = |at: Duration| (at.as_millis() / 100) as usize;
         let span = &self.tenths[tenth(from)..tenth(to)];

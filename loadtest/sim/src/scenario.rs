@@ -35,7 +35,6 @@ pub struct Scenario {
     /// One Poisson stream per tenant.
     pub streams: Vec<Stream>,
     pub duration: Duration,
-    /// How much of the beginning is not counted.
     pub warmup: Duration,
     pub seed: u64,
 }
@@ -65,7 +64,6 @@ impl Scenario {
         outcome.unwrap_or_else(|broken| panic!("{broken}"))
     }
 
-    /// The runs of `seeds` under `rule`, by stream.
     pub fn outcomes(&self, seeds: u64, rule: MakeRule<'_>) -> Vec<Outcome> {
         let mut sums = vec![Outcome::default(); self.streams.len()];
         for seed in 0..seeds {

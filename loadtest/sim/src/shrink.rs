@@ -12,7 +12,6 @@ use crate::{
 pub struct Shrunk {
     pub broken: Broken,
     pub faults: Vec<Fault>,
-    /// The streams it takes, by index.
     pub streams: Vec<usize>,
 }
 

@@ -25,7 +25,6 @@ pub enum SimulateError {
     Beside(#[from] BesideError),
 }
 
-/// Runs `study` under `seed`. The same study and seed come to the same.
 pub fn simulate(study: &Study, seed: u64) -> Result<Summary, SimulateError> {
     let fleet = place::fleet(study, seed)?;
     if study.placement == Placement::Follow && study.start.is_none() {

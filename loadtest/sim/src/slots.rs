@@ -8,7 +8,6 @@ pub(crate) struct Request {
     pub(crate) model: u32,
     pub(crate) arrived: Moment,
     pub(crate) deadline: Moment,
-    /// Whether it was ever on a replica.
     pub(crate) sent: bool,
 }
 
@@ -36,7 +35,6 @@ impl Slots {
         u64::from(slot.generation) << 32 | u64::from(index)
     }
 
-    /// Takes the request out, unless it has ended before.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Request> {
         let index = id as u32;
         let slot = self.slots.get_mut(index as usize)?;

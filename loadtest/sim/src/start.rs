@@ -11,7 +11,6 @@ use serde::Deserialize;
 pub struct Start {
     pub gpus: Vec<Geometry>,
     pub replicas: Vec<Placed>,
-    /// Its models, as far as a router knows them.
     pub models: Vec<StartModel>,
 }
 

@@ -28,7 +28,6 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// The file's name without its ending.
     pub name: String,
     pub about: String,
     pub detail: Detail,
@@ -36,7 +35,6 @@ pub struct Study {
     /// The step of [`Detail::Rates`].
     pub interval: Duration,
     pub placement: Placement,
-    /// Whether a planner may put several models on one slice.
     pub share_slices: bool,
     pub gpus: Vec<Gpus>,
     pub models: Vec<Subject>,
@@ -77,13 +75,11 @@ pub struct Gpus {
 pub struct Subject {
     pub name: String,
     pub slo: Duration,
-    /// The part of requests to be answered within it.
     pub target: f64,
     pub max_batch: u32,
     pub batching: Batching,
     /// What one process of it holds; absent, what the measurements prove to be enough.
     pub memory_mib: Option<u64>,
-    /// How many replicas, unless a planner decides.
     pub replicas: u32,
     /// What a planner plans for; absent, what the streams ask.
     pub demand_rps: Option<f64>,
@@ -101,7 +97,6 @@ pub struct Asking {
     pub tenant: String,
     pub weight: f64,
     pub class: Class,
-    /// Shapes of inputs, as likely as each other.
     pub shapes: u32,
 }
 
@@ -184,7 +179,6 @@ impl Study {
         }
     }
 
-    /// Takes `value` for `key`, one of [`KEYS`].
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), StudyError> {
         let unknown = |wanted: String| StudyError::Value {
             key: key.to_owned(),

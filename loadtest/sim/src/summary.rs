@@ -15,9 +15,7 @@ use crate::{
     study::Study,
 };
 
-/// The most points a timeline is told in.
 const POINTS: usize = 200;
-/// A tenth of a second in seconds: the step of a report's timeline.
 const TENTH_S: f64 = 0.1;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,7 +28,6 @@ pub struct Summary {
     /// Counted, without the warm-up.
     pub simulated_s: f64,
     pub gpus: usize,
-    /// Those with at least one replica.
     pub gpus_used: usize,
     pub replicas: usize,
     /// The part of the used GPUs that was busy.
@@ -44,7 +41,6 @@ pub struct Summary {
     pub slowdown_errors: [Option<f64>; 2],
     pub following: Option<FollowingSummary>,
     pub training: Option<TrainingSummary>,
-    /// Events, or intervals, that were gone through.
     pub events: u64,
 }
 
@@ -83,10 +79,8 @@ impl From<Outcome> for Ends {
 pub struct ModelSummary {
     pub name: String,
     pub slo_ms: f64,
-    /// The part of requests to be within it.
     pub target: f64,
     pub ends: Ends,
-    /// The part that was.
     pub attainment: f64,
     pub goodput_rps: f64,
     /// Rows per batch.

@@ -25,13 +25,11 @@ pub const LOADS: [f64; 4] = [0.5, 0.9, 1.2, 2.0];
 const RELAXED: Duration = Duration::from_millis(50);
 const COUNTED: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_secs(1);
-/// How much of the stream a clairvoyant is asked about.
 const FORESEEN: Duration = Duration::from_secs(2);
 const FEW: usize = 4_000;
 /// Seeds by which the best fixed size is chosen; it is then measured over as many as the rest.
 const SEARCH_SEEDS: u64 = 2;
 
-/// A replica's latency to compete on.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
     pub name: &'static str,
@@ -103,7 +101,6 @@ pub const COURSES: [Course; 8] = [
 ];
 
 impl Course {
-    /// Rows per second at the best size whose time fits the objective.
     pub fn capacity(&self) -> f64 {
         (1..=self.max_batch)
             .filter(|size| self.curve.mean(*size) <= self.objective)
@@ -111,7 +108,6 @@ impl Course {
             .fold(0.0, f64::max)
     }
 
-    /// How `rule` does at `load` times capacity, over `seeds` runs.
     pub fn outcome(&self, load: f64, seeds: u64, rule: MakeRule<'_>) -> Outcome {
         let settings = Settings {
             objective: self.objective,
@@ -131,7 +127,6 @@ impl Course {
         scenario.outcomes(seeds, rule)[0]
     }
 
-    /// The fixed size that does best at `load`, and how it does.
     pub fn best_fixed(&self, load: f64, seeds: u64) -> (u32, Outcome) {
         let at = |batch, seeds| self.outcome(load, seeds, &|| Box::new(Fixed { batch }));
         let best = (1..=self.max_batch)

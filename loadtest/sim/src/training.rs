@@ -30,7 +30,6 @@ pub struct TraceJob {
     /// How many GPUs it ran on. At least 1.
     pub gpus: u32,
     pub takes: Duration,
-    /// Whose it was: an index into the names.
     pub tenant: usize,
 }
 
@@ -55,7 +54,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Setup<'a> {
-    /// The jobs, in the order of their submission.
     pub jobs: &'a [TraceJob],
     pub tenants: &'a [String],
     pub slices: Vec<Slice>,
@@ -68,13 +66,9 @@ pub struct Setup<'a> {
 /// What is known of jobs, and what moving them costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// The time between two decisions.
     pub round: Duration,
-    /// Whether owners say how long their jobs take.
     pub lengths_known: bool,
-    /// Whether jobs can run on twice the slices they asked for.
     pub elastic: bool,
-    /// How often a job checkpoints by itself.
     pub checkpoint_every: Duration,
     /// How long a checkpoint takes once asked for.
     pub checkpoint_takes: Duration,

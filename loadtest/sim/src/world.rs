@@ -87,7 +87,6 @@ impl Ord for Due {
     }
 }
 
-/// One model's machine, and when it is next woken.
 struct Serving {
     dispatch: Dispatch,
     wake: Moment,
@@ -213,7 +212,6 @@ impl<'a> RequestWorld<'a> {
         world
     }
 
-    /// Machines that know nothing yet.
     fn machines(&self) -> Vec<Serving> {
         let models = self.fleet.models.iter().zip(self.rules);
         let machine = |(model, make): (&SimModel, &MakeRule<'_>)| {

@@ -30,7 +30,6 @@ const SPIN: Duration = Duration::from_micros(20);
 const TICK: Duration = Duration::from_millis(250);
 
 impl Engine<'_> {
-    /// Makes the first connections before time starts to count.
     pub(super) fn get_ready(&mut self) -> Result<(), EngineError> {
         for _ in 0..READY_CONNECTIONS.min(self.plan.connections) {
             if !matches!(self.pool.open(&self.epoll), Some(Ok(_))) {

@@ -44,9 +44,7 @@ pub struct EngineError {
 /// The state of a run, told while it goes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
-    /// Since the first request was due.
     pub elapsed: Duration,
-    /// Requests sent or waiting that have not ended.
     pub in_flight: usize,
     /// Requests that ended since the last telling, warm-up included.
     pub ended: Counts,
@@ -72,7 +70,6 @@ pub struct Measured {
     pub tallies: Vec<Tally>,
     /// When the measured stretch began, by the machine's clock.
     pub began: Duration,
-    /// The stretch measured: the plan's, unless stopped early.
     pub length: Duration,
     pub client: Client,
 }
@@ -85,7 +82,6 @@ pub struct Client {
     pub processor: Duration,
     pub elapsed: Duration,
     pub connections_opened: u64,
-    /// Most connections open at one time.
     pub connections_most: usize,
     /// Requests that found every connection busy and no more allowed.
     pub waited_for_connection: u64,

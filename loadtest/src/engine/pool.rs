@@ -27,7 +27,6 @@ impl Pool {
         Self { address, secure, slots, free, idle: Vec::new(), most, opened: 0, high: 0 }
     }
 
-    /// Begins a new connection, or `None` if all are open.
     pub(super) fn open(&mut self, epoll: &OwnedFd) -> Option<Result<&mut Socket, Errno>> {
         let slot = self.free.pop()?;
         let token = (self.opened << 32) | slot as u64;
@@ -62,7 +61,6 @@ impl Pool {
         (socket.token() == token).then_some(socket)
     }
 
-    /// Closes a connection; what it carried is in the value.
     pub(super) fn close(&mut self, token: u64) -> Option<Socket> {
         self.get(token)?;
         let slot = slot_of(token);
@@ -74,7 +72,6 @@ impl Pool {
         self.opened
     }
 
-    /// Most connections open at one time.
     pub(super) fn high(&self) -> usize {
         self.high
     }

@@ -27,9 +27,7 @@ pub(super) struct Flight {
     pub(super) again: bool,
 }
 
-/// What a look at the socket came to.
 pub(super) enum Progress {
-    /// Nothing more until the kernel says so.
     Waiting,
     Answered(Answer),
     /// The connection is of no more use.
@@ -73,7 +71,6 @@ impl Socket {
         })
     }
 
-    /// The same inside TLS, if there is any.
     pub(super) fn over(mut self, secure: Option<&Secure>) -> Result<Self, Errno> {
         if let Some(secure) = secure {
             let mut tls = secure.begin().map_err(|_| Errno::PROTO)?;
@@ -93,7 +90,6 @@ impl Socket {
         self.answered > 0 && self.reader.is_fresh()
     }
 
-    /// Ends the handshake once the socket became writable.
     pub(super) fn connected(&mut self, epoll: &OwnedFd) -> bool {
         self.connecting = false;
         let healthy = matches!(sockopt::socket_error(&self.fd), Ok(Ok(())));
@@ -228,7 +224,6 @@ impl Socket {
     }
 }
 
-/// The socket as TLS reads and writes it.
 struct Raw<'a>(&'a OwnedFd);
 
 impl Read for Raw<'_> {

@@ -35,7 +35,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Holds a request until a connection is free.
     fn keep(&mut self, flight: Flight) {
         if self.waiting.len() == MAX_WAITING {
             return self.end(flight, Reply::Unsent);
@@ -119,7 +118,6 @@ impl Engine<'_> {
         }
     }
 
-    /// A connection can take a request.
     fn free(&mut self, token: u64) {
         match self.waiting.pop_front() {
             Some(flight) => self.start(token, flight),

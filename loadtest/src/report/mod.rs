@@ -38,7 +38,6 @@ pub struct Report {
     pub total: Total,
     pub streams: Vec<StreamReport>,
     pub client: ClientReport,
-    /// The router's own view of the same stretch, if it could be reached.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub router: Option<RouterReport>,
 }
@@ -50,7 +49,6 @@ pub struct Total {
     /// Answers per second within the stretch, late ones included.
     pub throughput_rps: f64,
     pub goodput_rps: f64,
-    /// Of requests due, those answered in time.
     pub share_in_time: f64,
 }
 
@@ -60,7 +58,6 @@ pub struct StreamReport {
     pub model: String,
     pub arrivals: String,
     pub slo_ms: f64,
-    /// The share that must be within it.
     pub target: f64,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<f64>,
@@ -72,14 +69,12 @@ pub struct StreamReport {
     #[serde(flatten)]
     pub ends: Ends,
     pub replies: BTreeMap<String, u64>,
-    /// Latency of answered requests, from when they were due.
     pub latency: Spread,
     pub refusals: Refusals,
     /// Time to a 504.
     pub too_late_after: Spread,
     /// Latency by quantile, for a curve.
     pub curve: Vec<(f64, f64)>,
-    /// The stretch in equal parts, by when requests were due.
     pub timeline: Vec<Point>,
 }
 
@@ -91,13 +86,10 @@ pub struct ClientReport {
     /// Of one core.
     pub cpu_share: f64,
     pub connections_opened: u64,
-    /// Most open at one time.
     pub connections_most: usize,
     /// Requests that found every connection busy and no more allowed.
     pub waited_for_connection: u64,
-    /// Requests sent again because an idle connection had closed.
     pub resent: u64,
-    /// Whether the client, not the server, may have set the numbers.
     pub limited: bool,
     pub limits: Vec<String>,
 }

@@ -38,7 +38,6 @@ impl From<&Counts> for Ends {
     }
 }
 
-/// A distribution in milliseconds; all zero if nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub mean_ms: f64,
@@ -65,7 +64,6 @@ impl Spread {
     }
 }
 
-/// How soon refusals came.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Refusals {
     /// Within 5 ms of when the request was due.
@@ -86,9 +84,7 @@ pub struct Point {
     pub covers_s: f64,
     #[serde(flatten)]
     pub ends: Ends,
-    /// Median latency of those answered.
     pub p50_ms: f64,
-    /// 99th percentile of those answered.
     pub p99_ms: f64,
     pub max_ms: f64,
 }

@@ -41,7 +41,6 @@ struct Shared {
 }
 
 impl Server {
-    /// Serves until the process ends.
     pub(crate) fn start(behave: impl Fn(usize) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

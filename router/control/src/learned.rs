@@ -88,7 +88,7 @@ impl Learned {
         let Some(state_dir) = state_dir else { return Ok(Arc::new(Self { store: None })) };
         let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
         if let Some(torn) = &opened.torn {
-            tracing::warn!(kept = %torn.display(), "an unfinished write was set aside");
+            tracing::warn!(kept = %torn.display(), "set aside an unfinished write");
         }
         Ok(Arc::new(Self { store: Some(Mutex::new(opened.store)) }))
     }
@@ -118,7 +118,7 @@ fn read(records: &Records) -> Memory {
         let name = key.strip_prefix(MODEL)?;
         let known = serde_json::from_value(value.clone());
         let known = known.inspect_err(|error| {
-            tracing::error!(key, %error, "what was learned cannot be read; it is learned anew");
+            tracing::error!(key, %error, "cannot read learned model data; learning it again");
         });
         Some((name.to_owned(), known.ok()?))
     };

@@ -59,9 +59,9 @@ async fn take_over(control: Arc<Control>, led: Led) {
             break;
         }
     }
-    let (jobs, took_ms) = (control.jobs().unfinished().len(), began.elapsed().as_millis());
+    let (jobs, took_ms) = (control.jobs().unfinished().len(), began.elapsed().as_millis() as u64);
     let workers = workers.len();
-    tracing::info!(term, jobs, workers, took_ms, "this router has taken over");
+    tracing::info!(term, jobs, workers, took_ms, "takeover finished");
     control.leadership().ready(term);
 }
 

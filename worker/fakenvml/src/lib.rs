@@ -18,8 +18,6 @@ mod table;
 
 pub use state::{Compute, Device, Event, Fault, Instance, Mig, State};
 
-/// The name of the state's file, in the folder of the library.
 pub const STATE_FILE: &str = "nvml.json";
 
-/// What a call of NVML returns when it fails.
 pub(crate) type Code = nvml_wrapper_sys::bindings::nvmlReturn_t;

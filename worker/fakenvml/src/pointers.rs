@@ -20,7 +20,6 @@ const COMPUTE: u64 = 3;
 const MIG: u64 = 4;
 const SLOTS: u64 = 64;
 
-/// What a device handle stands for.
 pub(crate) enum Handle {
     Gpu(usize),
     Mig(usize, u32),
@@ -50,7 +49,6 @@ pub(crate) fn device_of<T>(handle: *mut T) -> Result<Handle, Code> {
     }
 }
 
-/// The index of a GPU, from its handle.
 pub(crate) fn gpu_of<T>(state: &State, handle: *mut T) -> Result<usize, Code> {
     match device_of(handle)? {
         Handle::Gpu(index) if index < state.devices.len() => Ok(index),
@@ -58,7 +56,6 @@ pub(crate) fn gpu_of<T>(state: &State, handle: *mut T) -> Result<usize, Code> {
     }
 }
 
-/// Where the GPU instance of a handle is: its GPU, and its index there.
 pub(crate) fn instance_of<T>(state: &State, handle: *mut T) -> Result<(usize, usize), Code> {
     let (INSTANCE, serial) = split(handle) else { return Err(INVALID_ARGUMENT) };
     let find = |device: &Device| device.instances.iter().position(|one| one.serial == serial);
@@ -66,7 +63,6 @@ pub(crate) fn instance_of<T>(state: &State, handle: *mut T) -> Result<(usize, us
     found.find_map(|(gpu, index)| Some((gpu, index?))).ok_or(INVALID_ARGUMENT)
 }
 
-/// The compute instance of a handle, its GPU instance, and the index of its GPU.
 pub(crate) fn compute_of<T>(
     state: &State,
     handle: *mut T,

@@ -35,7 +35,6 @@ fn memory(start: u32, profile: &Profile) -> u32 {
     ((1 << profile.memory_slices) - 1) << start
 }
 
-/// What instances take of a GPU.
 #[derive(Clone, Copy)]
 struct Taken {
     memory: u32,
@@ -84,7 +83,6 @@ pub(crate) fn remaining(device: &Device, profile: u32) -> Result<u32, Code> {
     Ok(count)
 }
 
-/// Makes a GPU instance at `start`, or at the first place with room, and returns its handle.
 pub(crate) fn create(
     device: &mut Device,
     made: &mut u64,
@@ -121,7 +119,6 @@ pub(crate) fn compute_slices(of: &Profile, number: u32) -> Result<u32, Code> {
     if slices <= of.compute_slices { Ok(slices) } else { Err(NOT_SUPPORTED) }
 }
 
-/// Makes a compute instance in the GPU instance at `index`, and returns its handle.
 pub(crate) fn create_compute(
     device: &mut Device,
     made: &mut u64,
@@ -148,7 +145,6 @@ pub(crate) fn create_compute(
     Ok(serial)
 }
 
-/// Unmakes a compute instance that nothing uses.
 pub(crate) fn destroy_compute(instance: &mut Instance, serial: u64) -> Result<(), Code> {
     let is = |compute: &Compute| compute.serial == serial;
     let index = instance.compute.iter().position(is).ok_or(INVALID_ARGUMENT)?;
@@ -159,7 +155,6 @@ pub(crate) fn destroy_compute(instance: &mut Instance, serial: u64) -> Result<()
     Ok(())
 }
 
-/// Unmakes a GPU instance without compute instances.
 pub(crate) fn destroy(device: &mut Device, serial: u64) -> Result<(), Code> {
     let is = |instance: &Instance| instance.serial == serial;
     let index = device.instances.iter().position(is).ok_or(INVALID_ARGUMENT)?;

@@ -17,7 +17,6 @@ const BLOCK: usize = 4096;
 #[serde(deny_unknown_fields)]
 pub struct State {
     pub driver: String,
-    /// Whether callers may list, create and destroy instances.
     pub privileged: bool,
     pub devices: Vec<Device>,
     /// What has happened and no event set has been told of.
@@ -36,7 +35,6 @@ pub struct Device {
     pub kind: String,
     pub name: String,
     pub uuid: String,
-    /// Whether it is, or can be, cut.
     pub mig: Mig,
     pub instances: Vec<Instance>,
     /// Processes on the whole of it, while it is not cut.
@@ -71,7 +69,6 @@ pub struct Instance {
     pub compute: Vec<Compute>,
 }
 
-/// A compute instance, which is a MIG device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compute {
@@ -79,7 +76,6 @@ pub struct Compute {
     pub id: u32,
     pub profile: u32,
     pub serial: u64,
-    /// The index of its MIG device.
     pub slot: u32,
     pub uuid: String,
     pub pids: Vec<u32>,
@@ -88,7 +84,6 @@ pub struct Compute {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// The index of its GPU.
     pub device: usize,
     pub xid: u64,
     /// The GPU instance it struck, if one alone.
@@ -103,7 +98,6 @@ pub struct Fault {
     pub call: Option<String>,
     /// How many calls of it are let pass first.
     pub pass: u64,
-    /// How many then fail.
     pub times: u64,
     /// What they return; 0 leaves them alone.
     pub code: u32,
@@ -139,14 +133,12 @@ impl State {
         }
     }
 
-    /// Reads the file of a library that may be in use.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         flock(&file, FlockOperation::LockShared)?;
         parse(&mut file)
     }
 
-    /// Writes the file of a library that may be in use.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = open(path)?;
         replace(&mut file, self)
@@ -179,7 +171,6 @@ impl Fault {
         Self { call: None, pass, times: 1, code, works: false, becomes: None }
     }
 
-    /// Every call of one function.
     pub fn every(call: &str, code: u32) -> Self {
         Self { call: Some(call.to_owned()), times: u64::MAX, ..Self::nth(0, code) }
     }

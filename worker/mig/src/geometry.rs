@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::{Kind, MigError, Profile};
 
-/// A slice of one profile at one start.
 #[derive(Clone, Copy, Debug)]
 pub struct Position {
     profile: &'static Profile,
@@ -26,7 +25,6 @@ impl fmt::Display for Position {
 }
 
 impl Position {
-    /// The slice of `profile` at `start`, if it can start there.
     pub fn new(profile: &'static Profile, start: u8) -> Result<Self, MigError> {
         if profile.starts.contains(&start) {
             Ok(Self { profile, start })
@@ -50,7 +48,6 @@ impl Position {
         self.start + self.profile.memory_slices
     }
 
-    /// Whether both need some memory slice.
     pub fn overlaps(self, other: Self) -> bool {
         self.start < other.end() && other.start < self.end()
     }
@@ -90,7 +87,6 @@ impl Geometry {
         Self { kind, positions: Vec::new() }
     }
 
-    /// A GPU with these slices, in any order, if it can have them at once.
     pub fn new(kind: &'static Kind, mut positions: Vec<Position>) -> Result<Self, MigError> {
         positions.sort_by_key(|position| position.start);
         for position in &positions {

@@ -9,7 +9,6 @@ const ROUNDING_MS: f64 = 0.51;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The slice's profile, such as `3g.40gb`.
     pub profile: String,
     /// Rows per batch. At least 1.
     pub batch: u32,

@@ -26,7 +26,6 @@ pub struct Kind {
     pub profiles: Vec<Profile>,
 }
 
-/// A size of slice.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct Profile {
     /// Its name, `3g.40gb`.
@@ -76,7 +75,6 @@ static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     kinds.collect()
 });
 
-/// Every GPU in the table, by name.
 pub fn kinds() -> &'static [Kind] {
     &KINDS
 }
@@ -149,7 +147,6 @@ impl Kind {
         Position::new(self.profile(profile)?, start)
     }
 
-    /// Every position on this GPU, by start and then by profile.
     pub fn positions(&'static self) -> Vec<Position> {
         let mut positions: Vec<_> = self.profiles.iter().flat_map(Profile::positions).collect();
         positions.sort_by_key(|position| position.start());
@@ -166,7 +163,6 @@ impl Kind {
 }
 
 impl Profile {
-    /// Every position of this profile, by start.
     pub fn positions(&'static self) -> impl Iterator<Item = Position> {
         self.starts.iter().filter_map(move |start| Position::new(self, *start).ok())
     }

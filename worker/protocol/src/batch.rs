@@ -13,9 +13,7 @@ pub struct Batch {
     /// Chosen by the router, and unique on its connection while the batch lives.
     pub id: u64,
     pub replica: u32,
-    /// The inputs every request has, in the model's order.
     pub inputs: Vec<TensorHead>,
-    /// The requests, in the order their answers are wanted.
     pub requests: Vec<Part>,
 }
 
@@ -29,7 +27,6 @@ pub struct TensorHead {
     pub tail: Vec<u64>,
 }
 
-/// One request's share of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Its size along the batch dimension; 1 if the model does not batch.
@@ -60,9 +57,7 @@ pub enum Outcome {
 /// is how a model leaves them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The outputs every request has, in the model's order.
     pub outputs: Vec<TensorHead>,
-    /// The requests, in the order of the batch.
     pub requests: Vec<Part>,
 }
 
@@ -152,7 +147,6 @@ impl Answer {
         body_len(&self.requests)
     }
 
-    /// Refuses an answer whose lengths do not account for a body of `body_len` bytes.
     pub fn check(&self, body_len: u64) -> Result<(), BatchError> {
         check(self.outputs.len(), &self.requests, body_len)
     }

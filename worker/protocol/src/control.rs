@@ -10,7 +10,6 @@ use crate::{model::ModelSpec, report::ReplicaState};
 /// The longest line either side reads, in bytes.
 pub const MAX_LINE: usize = 4 << 20;
 
-/// What a worker tells its executor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
@@ -22,7 +21,6 @@ pub enum Order {
         digest: u64,
         spec: Box<ModelSpec>,
     },
-    /// Finish the batches of `replica` and drop its model.
     Unload {
         replica: u32,
     },
@@ -35,7 +33,6 @@ pub enum Order {
     Stop,
 }
 
-/// What an executor tells its worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Notice {
@@ -52,7 +49,6 @@ pub enum Notice {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutorId {
-    /// The GPU's index on its worker.
     pub gpu: u32,
     /// The slice's position, `3g.40gb@4`, or [`WHOLE`](crate::WHOLE).
     pub position: String,

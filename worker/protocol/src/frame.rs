@@ -84,7 +84,6 @@ impl Prelude {
         bytes
     }
 
-    /// Reads a prelude that `from` must have sent, and refuses one that announces too much.
     pub fn decode(bytes: &[u8; PRELUDE_LEN], from: Peer) -> Result<Self, FrameError> {
         let [v0, v1, k0, k1, h0, h1, h2, h3, b0, b1, b2, b3] = *bytes;
         let theirs = u16::from_le_bytes([v0, v1]);
@@ -126,15 +125,10 @@ impl Prelude {
     }
 }
 
-/// What a router sends to an executor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToExecutor {
     /// The first message of a connection.
-    Hello {
-        /// The router's [`VERSION`].
-        version: u16,
-        token: String,
-    },
+    Hello { version: u16, token: String },
     /// Run this batch; the body holds its tensors.
     Batch(Batch),
     /// Do not start this batch if it has not started.
@@ -143,31 +137,28 @@ pub enum ToExecutor {
     Ping,
 }
 
-/// What an executor sends to a router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromExecutor {
     Hello {
-        /// The executor's [`VERSION`].
         version: u16,
         /// The label of the slice it owns, `gpu0:3g@4`.
         slice: String,
         pid: u32,
     },
     /// The answer to a bad hello; the executor hangs up after it.
-    Refused { reason: String },
-    /// How a batch ended; the body holds the outputs if it was done.
+    Refused {
+        reason: String,
+    },
     Reply(Reply),
     /// The answer to a ping, at once.
     Pong,
 }
 
 impl ToExecutor {
-    /// The prelude and header of this message; a batch's tensors are to follow as the body.
     pub fn encode(&self) -> Result<Vec<u8>, FrameError> {
         encode(Peer::Router, self, self.body_len())
     }
 
-    /// Reads the header announced by `prelude`, and checks that it accounts for the body.
     pub fn decode(prelude: Prelude, header: &[u8]) -> Result<Self, FrameError> {
         let message: Self = decode(header)?;
         if let Self::Batch(batch) = &message {
@@ -187,12 +178,10 @@ impl ToExecutor {
 }
 
 impl FromExecutor {
-    /// The prelude and header of this message; an answer's tensors are to follow as the body.
     pub fn encode(&self) -> Result<Vec<u8>, FrameError> {
         encode(Peer::Executor, self, self.body_len())
     }
 
-    /// Reads the header announced by `prelude`, and checks that it accounts for the body.
     pub fn decode(prelude: Prelude, header: &[u8]) -> Result<Self, FrameError> {
         let message: Self = decode(header)?;
         if let Self::Reply(Reply { outcome: Outcome::Done(answer), .. }) = &message {

@@ -21,13 +21,11 @@ pub const MAX_JOIN: usize = 4 << 10;
 /// The longest line of any other message, in bytes: eight GPUs of seven slices with room to spare.
 pub const MAX_MESSAGE: usize = 16 << 20;
 
-/// What a worker tells a router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromWorker {
     /// The first message.
     Join {
-        /// The worker's [`JOIN_VERSION`].
         version: u16,
         /// What only workers of this fleet know.
         token: String,
@@ -44,13 +42,11 @@ pub enum FromWorker {
     },
 }
 
-/// What a router tells a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToWorker {
     /// The answer to a good join.
     Welcome {
-        /// The router's [`JOIN_VERSION`].
         version: u16,
     },
     /// The answer to a bad one; the router hangs up after it.
@@ -93,7 +89,6 @@ pub struct Desired {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesiredGpu {
-    /// Its index on the worker.
     pub gpu: u32,
     /// How it shall be cut; absent, it stays as it is.
     pub positions: Option<Vec<String>>,
@@ -120,7 +115,6 @@ pub struct DesiredReplica {
     pub replica: u32,
     /// Which process of the slice; models that share one take turns.
     pub lane: u32,
-    /// The specification's [digest](ModelSpec::digest).
     pub digest: u64,
     /// What to load; absent for one that a router found running and knows only by its digest,
     /// which is kept for as long as it lasts.

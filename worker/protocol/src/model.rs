@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A model to load, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
@@ -75,7 +74,6 @@ pub struct Server {
     pub signature: Option<Shapes>,
 }
 
-/// What a model takes and gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shapes {
@@ -85,7 +83,6 @@ pub struct Shapes {
     pub outputs: Vec<TensorShape>,
 }
 
-/// One tensor a model takes or gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TensorShape {
@@ -96,7 +93,6 @@ pub struct TensorShape {
     pub shape: Vec<i64>,
 }
 
-/// How long batches of one size took while a model was warmed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmPoint {

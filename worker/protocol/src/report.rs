@@ -24,7 +24,6 @@ pub struct Report {
     pub lends: bool,
     /// Where other machines reach it, if they can.
     pub address: Option<std::net::IpAddr>,
-    /// Its GPUs, by index.
     pub gpus: Vec<GpuReport>,
 }
 
@@ -32,7 +31,6 @@ pub struct Report {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuReport {
-    /// Its index on the worker.
     pub index: u32,
     /// As the worker's file has it, `nvml:0`.
     pub source: String,
@@ -41,7 +39,6 @@ pub struct GpuReport {
     pub uuid: Option<String>,
     /// Whether it is cut; absent if nothing can be read of it.
     pub mode: Option<Mode>,
-    /// Whether the worker may cut it.
     pub can_reshape: bool,
     /// The positions its operator wants, if its file lists them.
     pub pinned: Option<Vec<String>>,
@@ -59,7 +56,6 @@ pub struct GpuReport {
     pub slices: Vec<SliceReport>,
 }
 
-/// Whether a GPU is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -69,7 +65,6 @@ pub enum Mode {
     On,
 }
 
-/// An error the driver told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct XidReport {
@@ -78,7 +73,6 @@ pub struct XidReport {
     pub gpu_instance: Option<u32>,
 }
 
-/// One slice, its processes and its replicas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SliceReport {
@@ -104,7 +98,6 @@ pub struct LaneReport {
     /// Which, from 0.
     pub lane: u32,
     pub pid: Option<u32>,
-    /// How often it was started again.
     pub restarts: u32,
     /// Microseconds it has run batches since it started, measured by itself.
     pub busy_us: u64,
@@ -113,7 +106,6 @@ pub struct LaneReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaReport {
-    /// The replica's id, unique on its worker.
     pub replica: u32,
     pub model: String,
     pub version: String,
@@ -146,7 +138,6 @@ pub enum ReplicaState {
     },
 }
 
-/// What a router needs to use a ready replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadyReplica {

@@ -14,7 +14,6 @@ const MIB_PER_GIB: f64 = 1024.0;
 /// How long changes take. Nobody has published these: measure them on your own machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delays {
-    /// To create a slice: a GPU instance and its compute instance.
     pub create: Duration,
     pub destroy: Duration,
     /// From starting a process to its first byte of weights.
@@ -44,7 +43,6 @@ impl Delays {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// The driver reports an error of this number.
     Xid(u64),
     /// Everything takes this many times as long, until it is told otherwise.
     Slow(f64),
@@ -85,7 +83,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// A GPU cut so, with nothing on it.
     pub fn new(geometry: Geometry, delays: Delays) -> Self {
         let uses = vec![Use::default(); geometry.positions().len()];
         let shared = Shared::of(geometry.kind());
@@ -186,7 +183,6 @@ impl Device {
         Ok(())
     }
 
-    /// Memory of a slice that nobody holds.
     pub fn free_mib(&self, position: Position) -> Result<u64, SimError> {
         let used = self.uses[self.index(position)?].memory_mib;
         Ok(total_mib(position).saturating_sub(used))
@@ -261,12 +257,10 @@ impl Device {
         }
     }
 
-    /// Errors the driver reported since the last call.
     pub fn take_xids(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.xids)
     }
 
-    /// Fails if the GPU fell off the bus.
     pub fn answers(&self) -> Result<(), SimError> {
         if self.lost { Err(SimError::Lost) } else { Ok(()) }
     }

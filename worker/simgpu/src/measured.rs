@@ -24,7 +24,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Measurements made on `kind`, or on whichever GPU they are asked for.
     pub fn new(kind: Option<&'static Kind>, rows: &[Row]) -> Result<Self, SimError> {
         let names: BTreeSet<&str> = rows.iter().map(|row| row.profile.as_str()).collect();
         let mut speeds = BTreeMap::new();
@@ -46,7 +45,6 @@ impl Measured {
         if speeds.is_empty() { Err(SimError::Unmeasured) } else { Ok(Self { kind, speeds }) }
     }
 
-    /// How fast the model is on a slice of `profile` of `kind`.
     pub fn on(&self, kind: &'static Kind, profile: &str) -> Result<Speed, SimError> {
         let profile = kind.profile(profile)?;
         let scale = self

@@ -34,7 +34,6 @@ impl Curve {
     }
 }
 
-/// How long batches of one model take on one kind of slice, by how many processes are busy on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
     /// By processes, at least one.
@@ -102,7 +101,6 @@ impl Speed {
         self
     }
 
-    /// A speed whose times are `of` a batch and its times by `self` and by `other`.
     pub(crate) fn merged(&self, other: &Self, of: impl Fn(u32, f64, f64) -> f64) -> Self {
         let index = |speed: &Self, processes: u32| {
             speed.curves.iter().position(|(known, _)| *known == processes)

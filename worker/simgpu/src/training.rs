@@ -18,7 +18,6 @@ const BY_PART: [(f64, f64); 6] = [
 /// Speed of each of two that share a GPU or a slice, of that alone.
 const OF_TWO: f64 = 0.68;
 
-/// Speed of a training job alone on a slice of `profile`, of that on the whole GPU.
 pub fn speed(kind: &Kind, profile: &Profile) -> f64 {
     let part = f64::from(profile.compute_slices) / f64::from(kind.compute_slices);
     let above = BY_PART.partition_point(|(known, _)| *known < part).clamp(1, BY_PART.len() - 1);

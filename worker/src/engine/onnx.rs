@@ -7,7 +7,7 @@
 mod declared;
 mod tensor;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use protocol::Batch;
@@ -30,7 +30,6 @@ pub(crate) struct Onnx {
 }
 
 impl Onnx {
-    /// Loads the model at `path`, to be run on `threads` threads.
     pub(crate) fn load(path: &str, threads: usize) -> Result<Self, LoadError> {
         let read = |source| LoadError::Read { path: path.to_owned(), source };
         let file_bytes = std::fs::metadata(path).map_err(read)?.len();
@@ -76,10 +75,6 @@ impl Engine for Onnx {
 
     fn memory_bytes(&self) -> u64 {
         self.file_bytes
-    }
-
-    fn known_latency(&self, _rows: u32) -> Option<Duration> {
-        None
     }
 
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {

@@ -3,7 +3,7 @@
 //! The library is the user's own and is loaded at run time; nothing is linked or downloaded when
 //! this is built.
 
-use std::{ffi::OsStr, sync::OnceLock, time::Duration};
+use std::{ffi::OsStr, sync::OnceLock};
 
 use bytes::Bytes;
 use oip::Datatype;
@@ -61,10 +61,6 @@ impl Engine for OnnxRuntime {
 
     fn memory_bytes(&self) -> u64 {
         self.file_bytes
-    }
-
-    fn known_latency(&self, _rows: u32) -> Option<Duration> {
-        None
     }
 
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {
@@ -141,7 +137,6 @@ fn spec(outlet: &Outlet) -> Result<Spec, String> {
     Ok(Spec { name, datatype, shape: shape.iter().copied().collect() })
 }
 
-/// Makes one tensor of the input at `index` of every request in the batch.
 fn gather(
     index: usize,
     spec: &Spec,

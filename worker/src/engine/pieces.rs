@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use protocol::Batch;
 
-/// The bytes of one input, request by request.
 pub(super) struct Pieces<'a>(Vec<&'a [u8]>);
 
 impl<'a> Pieces<'a> {
@@ -12,7 +11,6 @@ impl<'a> Pieces<'a> {
         Self(ranges.map(|range| &body[range]).collect())
     }
 
-    /// Every element, read from its bytes.
     pub(super) fn each<const WIDTH: usize, T>(&self, read: impl Fn([u8; WIDTH]) -> T) -> Vec<T> {
         let mut elements = Vec::with_capacity(self.elements(WIDTH));
         for piece in &self.0 {
@@ -21,7 +19,6 @@ impl<'a> Pieces<'a> {
         elements
     }
 
-    /// How many elements of `width` bytes there are.
     pub(super) fn elements(&self, width: usize) -> usize {
         self.0.iter().map(|piece| piece.len() / width).sum()
     }
@@ -31,7 +28,6 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The bytes of every element.
 pub(super) fn flat<const WIDTH: usize, T: Copy>(
     elements: &[T],
     write: impl Fn(T) -> [u8; WIDTH],

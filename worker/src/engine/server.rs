@@ -51,7 +51,6 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server and returns when its model is ready.
     pub(crate) fn start(order: &protocol::Server, program: &Path) -> Result<Self, LoadError> {
         let failed = |reason: String| Lost { reason, last_words: String::new() };
         let address = port::free().map_err(|error| {
@@ -105,10 +104,6 @@ impl Engine for Server {
 
     fn memory_bytes(&self) -> u64 {
         self.process.resident_bytes()
-    }
-
-    fn known_latency(&self, _rows: u32) -> Option<Duration> {
-        None
     }
 
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {
@@ -186,7 +181,6 @@ fn wait_until_ready(
     }
 }
 
-/// What a ready server told of itself.
 struct Learned {
     signature: Signature,
     platform: String,

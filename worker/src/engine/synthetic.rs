@@ -32,7 +32,6 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// A curve through `points`, which rise by batch size, with a spread of `noise` around it.
     pub(crate) fn new(points: &[(u32, f64)], noise: f64) -> Result<Self, LoadError> {
         let rising = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let finite = points.iter().all(|(_, ms)| ms.is_finite() && *ms >= 0.0);
@@ -74,7 +73,6 @@ pub(crate) struct Synthetic {
 }
 
 impl Synthetic {
-    /// A model of this signature and speed, that claims `memory_bytes`.
     pub(crate) fn new(signature: Signature, curve: Curve, memory_bytes: u64) -> Self {
         let same = |output: &Spec, input: &Spec| {
             output.shape == input.shape && output.datatype == input.datatype

@@ -27,7 +27,6 @@ const WHOLE_EVERY: u32 = 5;
 /// How long a worker may leave a notice unread before it is given up.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
-/// The worker that is connected, if one is.
 #[derive(Default)]
 pub(super) struct Worker(Mutex<Option<UnixStream>>);
 
@@ -47,7 +46,6 @@ impl Worker {
     }
 }
 
-/// Why a conversation with a worker ended.
 enum End {
     /// The worker said so.
     Stop,
@@ -71,7 +69,6 @@ pub(super) fn attend(
     Ok(())
 }
 
-/// The next worker, if one comes within `patience`.
 fn accept(listener: &UnixListener, patience: Duration) -> io::Result<Option<UnixStream>> {
     let limit = Timespec::try_from(patience).map_err(io::Error::other)?;
     let mut waiting = [PollFd::new(listener, PollFlags::IN)];

@@ -27,7 +27,6 @@ const MAX_BATCHES: usize = 2;
 /// Batches that take no longer are brief. Nothing is read meanwhile, pings neither.
 const BRIEF: Duration = Duration::from_millis(1);
 
-/// A batch, who runs it and whom to answer.
 pub(super) struct Work {
     pub(super) replica: Arc<Replica>,
     pub(super) batch: Batch,
@@ -185,7 +184,6 @@ impl Lane {
         replica.is_closed()
     }
 
-    /// Returns once `replica` has no batches.
     pub(super) fn wait_drained(&self, replica: &Replica) {
         self.wait(|queue| queue.of(replica.id()).next().is_none());
     }

@@ -61,7 +61,6 @@ impl Stream {
         }
     }
 
-    /// The socket below, if it is one of TCP.
     fn tcp(&self) -> Result<&TcpStream, &UnixStream> {
         match self {
             Self::Unix(stream) => Err(stream),
@@ -105,7 +104,6 @@ impl Stream {
     }
 }
 
-/// The connection as the threads that reply on it see it.
 pub(super) struct Link {
     id: u64,
     stream: Stream,

@@ -21,7 +21,7 @@ use super::{
     link::{self, Stream},
     secure::Secure,
 };
-use crate::{clock, engine::pause, seat};
+use crate::{clock, engine::pause, executor_paths};
 
 /// The most connections at once; a router needs one.
 const MAX_CONNECTIONS: usize = 64;
@@ -91,7 +91,7 @@ pub(super) fn bind(args: &ExecutorArgs) -> Result<(Listener, Bound), ListenError
 }
 
 pub(super) fn bind_control(args: &ExecutorArgs) -> Result<(UnixListener, Bound), ListenError> {
-    bind_unix(args, seat::CONTROL)
+    bind_unix(args, executor_paths::CONTROL)
 }
 
 fn bind_tcp(
@@ -113,7 +113,7 @@ fn bind_tcp(
 
 fn bind_unix(args: &ExecutorArgs, kind: &str) -> Result<(UnixListener, Bound), ListenError> {
     private_dir(&args.run_dir)?;
-    let path = args.run_dir.join(seat::file(&args.slice, args.seat.lane, kind));
+    let path = args.run_dir.join(executor_paths::file(&args.slice, args.seat.lane, kind));
     let failed = |source| ListenError::Path { path: path.clone(), source };
     // What an executor before this one left behind; the worker has one per lane at a time.
     match std::fs::remove_file(&path) {

@@ -21,7 +21,6 @@ use crate::{
     signature::{Refusal, Signature},
 };
 
-/// What a replica checks batches against.
 pub(super) struct Ready {
     pub(super) signature: Signature,
     pub(super) max_batch: u32,
@@ -109,13 +108,11 @@ impl Replica {
         self.last_us.store(clock::micros(took), Ordering::Relaxed);
     }
 
-    /// How long its last batch took, if there was one.
     pub(super) fn last_took(&self) -> Option<Duration> {
         let micros = self.last_us.load(Ordering::Relaxed);
         (micros != NEVER).then(|| Duration::from_micros(micros))
     }
 
-    /// Whether its model is still there.
     pub(super) fn look(&self) -> Result<(), Lost> {
         let mut model = self.model.lock();
         let looked = match &mut *model {

@@ -35,7 +35,6 @@ impl Drop for Dir {
     }
 }
 
-/// An executor on threads of this process, and its worker's side.
 struct Running {
     orders: UnixStream,
     notices: BufReader<UnixStream>,

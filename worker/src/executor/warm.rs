@@ -40,7 +40,6 @@ pub(super) struct Warm {
     pub(super) told: ReadyReplica,
 }
 
-/// Loads the model of `spec` and warms it in turns of `lane`, or says why it cannot be served.
 pub(super) fn bring_up(
     spec: &ModelSpec,
     program: &Path,

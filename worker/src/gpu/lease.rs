@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// A slice in use; it cannot be destroyed while this lives.
 #[derive(Debug)]
 pub struct Lease {
     uuid: String,
@@ -29,7 +28,6 @@ impl Drop for Lease {
     }
 }
 
-/// How often each slice is leased, by UUID.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leases(Arc<Mutex<BTreeMap<String, usize>>>);
 

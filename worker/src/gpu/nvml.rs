@@ -45,7 +45,6 @@ const EVENTS: usize = 64;
 pub struct Library(&'static Nvml);
 
 impl Library {
-    /// Loads the system's library, or the one at `path`.
     pub fn open(path: Option<&Path>) -> Result<Self, GpuError> {
         let path = path.unwrap_or_else(|| Path::new(LIBRARY));
         match Nvml::builder().lib_path(path.as_os_str()).init() {
@@ -59,7 +58,6 @@ impl Library {
         Ok(self.0.device_count().map_err(failed("nvmlDeviceGetCount_v2"))?)
     }
 
-    /// The GPU at `index`, watched for errors from now on.
     pub fn gpu(self, index: u32) -> Result<NvmlGpu, GpuError> {
         let count = self.count()?;
         if index >= count {

@@ -36,7 +36,6 @@ pub struct Setup {
     pub delays: Delays,
 }
 
-/// What a slice was busy with of late, as its executor measured it.
 #[derive(Clone, Debug)]
 pub struct Work {
     pub uuid: String,
@@ -82,7 +81,6 @@ pub struct SimulatedGpu {
 }
 
 impl SimulatedGpu {
-    /// The GPU that was kept at the setup's path, or a new one that is not cut yet.
     pub fn open(setup: &Setup) -> Result<Self, GpuError> {
         let kept = Kept::open(setup)?;
         let device = Mutex::new(Device::new(kept.geometry(), setup.delays));
@@ -93,7 +91,6 @@ impl SimulatedGpu {
         self.faults.clone()
     }
 
-    /// The GPU as it is after what went wrong since.
     fn device(&self) -> Result<parking_lot::MutexGuard<'_, Device>, GpuError> {
         let mut device = self.device.lock();
         for fault in self.faults.take() {

@@ -6,7 +6,6 @@ use mig::{Geometry, Kind, Position};
 pub struct Survey {
     pub uuid: String,
     pub name: String,
-    /// What it is in the MIG table, if it is there.
     pub kind: Option<&'static Kind>,
     pub mode: Mode,
     /// Whether MIG will be switched by the next reset.
@@ -16,7 +15,6 @@ pub struct Survey {
     pub slices: Vec<Slice>,
     /// Whether the driver shows us where slices are, without which they cannot be changed.
     pub privileged: bool,
-    /// The positions that both the driver and the MIG table have.
     pub offered: Vec<Position>,
     /// Where the driver and the MIG table differ; positions in dispute are not offered.
     pub disagreements: Vec<Disagreement>,
@@ -24,7 +22,6 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// How the GPU is cut, if it is and every slice is of the MIG table.
     pub fn geometry(&self) -> Option<Geometry> {
         if self.mode != Mode::On {
             return None;
@@ -77,7 +74,6 @@ pub struct Compute {
     pub processes: Option<Vec<Process>>,
 }
 
-/// Memory of a GPU or a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     pub total_bytes: u64,

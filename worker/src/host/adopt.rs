@@ -12,9 +12,8 @@ use super::{
     lane::Adopted,
     process::{Control, Process},
 };
-use crate::seat;
+use crate::executor_paths;
 
-/// How long an executor may take to say what it is.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Every executor at work in `run_dir`. Sockets nobody listens on are removed.
@@ -22,7 +21,7 @@ pub(super) async fn find(run_dir: &Path) -> io::Result<Vec<Adopted>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(run_dir)? {
         let path = entry?.path();
-        if path.extension().is_none_or(|kind| kind != seat::CONTROL) {
+        if path.extension().is_none_or(|kind| kind != executor_paths::CONTROL) {
             continue;
         }
         match Control::connect(&path).await {

@@ -40,7 +40,6 @@ impl Backoff {
     }
 }
 
-/// Something that failed, and when to try it again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retry {
     backoff: Backoff,

@@ -19,10 +19,10 @@ use super::{
     backoff::Retry,
     lane::{Adopted, Lane, Surroundings},
     neighbours::Neighbours,
+    observe::{Outcome, Seen},
     process::Identity,
     rank::{Found, Rank, RankSeat},
     report,
-    sight::{Outcome, Seen},
 };
 use crate::reconcile::{self, Next, Place, Step, Wanted, Wish};
 
@@ -39,13 +39,11 @@ pub(super) struct Task {
     pub(super) ranks: BTreeMap<String, DesiredRank>,
 }
 
-/// What a worker before this one left at work on a GPU.
 pub(super) struct Left {
     pub(super) executors: Vec<Adopted>,
     pub(super) ranks: Vec<Found>,
 }
 
-/// One GPU, its lanes, and what is wanted of both.
 pub(super) struct Keeper {
     pub(super) index: u32,
     pub(super) settings: GpuSettings,

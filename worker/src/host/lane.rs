@@ -16,11 +16,10 @@ use super::{
     process::{Control, ControlError, Identity, Launch, Process},
 };
 use crate::{
+    executor_paths,
     gpu::{Gpu, GpuError, Lease},
-    seat,
 };
 
-/// How long an executor may take to listen; loading models comes after.
 const LISTEN_WAIT: Duration = Duration::from_secs(10);
 
 /// How often an executor says something at the least, and how often it may miss that. What is missed is
@@ -34,7 +33,6 @@ const ORDERS: usize = 64;
 /// A GPU that several tasks use, once it is open.
 pub(super) type Shared = Arc<Mutex<Option<Box<dyn Gpu>>>>;
 
-/// What a lane needs besides its identity.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) launch: Arc<Launch>,
@@ -68,7 +66,6 @@ impl Drop for Lane {
     }
 }
 
-/// An executor that another worker started.
 pub(super) struct Adopted {
     pub(super) process: Process,
     pub(super) control: Control,
@@ -96,7 +93,6 @@ impl Lane {
         Self::spawn(identity, around, None)
     }
 
-    /// Keeps an executor that is there already.
     pub(super) fn adopt(identity: Identity, around: Surroundings, adopted: Adopted) -> Self {
         Self::spawn(identity, around, Some(adopted))
     }
@@ -199,7 +195,7 @@ impl Keeper {
         if let Some(log) = log {
             Log::close(log).await;
         }
-        for kind in [seat::CONTROL, "sock"] {
+        for kind in [executor_paths::CONTROL, "sock"] {
             // An executor that was killed has left them.
             let _ = std::fs::remove_file(launch.path(&self.identity, kind));
         }
@@ -223,7 +219,7 @@ impl Keeper {
             }
         };
         if log.is_none() {
-            let path = self.around.launch.path(&self.identity, seat::LOG);
+            let path = self.around.launch.path(&self.identity, executor_paths::LOG);
             match Log::relay(path, &self.identity.slice) {
                 Ok(relayed) => *log = Some(relayed),
                 Err(error) => return error.into(),
@@ -281,7 +277,7 @@ impl Keeper {
             self.tell(|status| {
                 *status = Status { pid: Some(pid), restarts: status.restarts, ..Status::default() };
             });
-            let path = self.around.launch.path(&self.identity, seat::CONTROL);
+            let path = self.around.launch.path(&self.identity, executor_paths::CONTROL);
             *connected = tokio::select! {
                 control = Control::await_connect(&path) => Some(control),
                 how = process.ended() => return Err(Ended::Exited(how)),

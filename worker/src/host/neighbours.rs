@@ -27,7 +27,6 @@ pub(super) struct AtWork {
     pub(super) busy_us: u64,
 }
 
-/// How busy each slice is, and how each lane is paced.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     before: BTreeMap<String, (u64, Instant)>,

@@ -26,12 +26,11 @@ use tokio::{
 };
 
 use super::rank::Lending;
-use crate::{lines::Lines, seat};
+use crate::{executor_paths, lines::Lines};
 
 /// The wait before a socket that is not there yet is tried again.
 const KNOCK: Duration = Duration::from_millis(5);
 
-/// How long an executor may take to stop before it is killed.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
@@ -60,7 +59,7 @@ pub(super) struct Identity {
 
 impl Launch {
     pub(super) fn path(&self, identity: &Identity, kind: &str) -> PathBuf {
-        self.run_dir.join(seat::file(&identity.slice, identity.seat.lane, kind))
+        self.run_dir.join(executor_paths::file(&identity.slice, identity.seat.lane, kind))
     }
 
     /// Starts an executor that is the leader of a group of its own.
@@ -169,7 +168,6 @@ pub(super) enum ControlError {
 }
 
 impl Control {
-    /// Connects to the executor whose control socket this is, if it listens.
     pub(super) async fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path).await?;
         let pid = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());

@@ -31,7 +31,6 @@ use crate::{
     rank::{Assignment, Ended, JobFolder, Limits, sweep},
 };
 
-/// How long a rank's own process may take to listen.
 const LISTEN_WAIT: Duration = Duration::from_secs(10);
 /// The wait before a socket that is not there yet is tried again.
 const KNOCK: Duration = Duration::from_millis(5);
@@ -40,16 +39,13 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// How long one that hung up may take to write down how it ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// On what terms jobs run on this machine.
 #[derive(Clone, Debug)]
 pub struct Lending {
-    /// Programs they may start.
     pub allow: Vec<String>,
     pub directory: PathBuf,
     pub limits: Limits,
 }
 
-/// What is wanted of a rank that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     stop: Option<Stop>,
@@ -264,7 +260,6 @@ impl Keeper {
         command.spawn().map_err(|error| format!("its own process was not started: {error}"))
     }
 
-    /// Passes wishes one way and reports the other until it hangs up.
     async fn attend(&mut self, stream: UnixStream) {
         let (read, mut write) = stream.into_split();
         let mut reports: Lines<OwnedReadHalf> = Lines::new(read, MAX_LINE);

@@ -9,8 +9,8 @@ use protocol::{
 use super::{
     gpu::Keeper,
     lane::Status,
+    observe::{can_reshape, position, why_not},
     rank::Rank,
-    sight::{can_reshape, position, why_not},
 };
 use crate::{
     gpu::{Mode, Slice, Survey},
@@ -57,7 +57,6 @@ fn mode(mode: Mode) -> protocol::Mode {
     }
 }
 
-/// The label of a slice: `gpu0:3g@4`, or `gpu0` if it is all of it.
 pub(super) fn label(gpu: u32, slice: &Slice) -> String {
     match slice.position {
         Some(position) => mig::slice_label(gpu as usize, position),
@@ -65,7 +64,6 @@ pub(super) fn label(gpu: u32, slice: &Slice) -> String {
     }
 }
 
-/// The memory its replicas share: as the driver says, or the table.
 pub(super) fn memory_mib(slice: &Slice) -> Option<u64> {
     let told = slice.usable().and_then(|compute| compute.memory);
     let table = |gib: f64| (gib * 1_024.0) as u64;

@@ -27,7 +27,6 @@ impl Dir {
         }
     }
 
-    /// A simulated GPU that is cut at once.
     fn gpu(&self) -> GpuSettings {
         let path = self.0.join("gpu.json");
         let delays =
@@ -69,7 +68,6 @@ fn desired(generation: u64, replicas: &[u32]) -> Desired {
     Desired { term: 0, generation, gpus: vec![DesiredGpu { gpu: 0, positions, slices }] }
 }
 
-/// The first report that `wanted` accepts.
 async fn until(host: &Host, wanted: impl Fn(&Report) -> bool) -> Report {
     let mut changes = host.changes();
     loop {

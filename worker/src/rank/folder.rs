@@ -12,14 +12,12 @@ use protocol::{RankEnd, RankProgress, RankSpec};
 use serde::{Deserialize, Serialize};
 
 use super::{Assignment, User};
-use crate::seat;
+use crate::executor_paths;
 
-/// The folder of one job on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct JobFolder(PathBuf);
 
 impl JobFolder {
-    /// That of `job` among those in `directory`.
     pub(crate) fn of(directory: &Path, job: u64) -> Self {
         Self(directory.join(job.to_string()))
     }
@@ -66,7 +64,6 @@ impl JobFolder {
         Ok(())
     }
 
-    /// What is there of one start of a rank, if it was ever begun here.
     pub(crate) fn run(&self, spec: &RankSpec) -> Option<Run> {
         let text = fs::read(self.run_path(spec.rank, spec.run)).ok()?;
         serde_json::from_slice(&text).ok()
@@ -96,7 +93,6 @@ pub(crate) struct Ended {
     pub(crate) progress: Option<RankProgress>,
 }
 
-/// The file of one start of a rank.
 #[derive(Debug)]
 pub(crate) struct RunFile {
     path: PathBuf,
@@ -110,7 +106,7 @@ impl RunFile {
         let spec = &assignment.spec;
         folder.make(spec.rank, assignment.limits.user)?;
         let path = folder.run_path(spec.rank, spec.run);
-        let run = Run { mark: seat::token()?, end: None };
+        let run = Run { mark: executor_paths::token()?, end: None };
         // Written whole before it is there by its name: of two keepers that a killed worker and the
         // one after it started, the one that comes second must find what the first wrote.
         let own = path.with_extension(process::id().to_string());

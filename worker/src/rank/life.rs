@@ -102,7 +102,6 @@ fn start(assignment: &Assignment, mark: &str) -> io::Result<(Child, PipeReader)>
     Ok((Command::from(command).spawn()?, reader))
 }
 
-/// A rank's program, and what is to become of it.
 struct Watch<'a> {
     assignment: &'a Assignment,
     child: Child,
@@ -254,7 +253,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells the worker what is, if that is news.
     async fn tell(&mut self) {
         let spec = &self.assignment.spec;
         let state = match self.stopping {

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 /// The time in which it runs once and is paused once.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// When a rank runs and when it is paused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     duty: u8,

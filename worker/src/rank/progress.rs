@@ -23,7 +23,6 @@ struct Line {
     checkpoint: Option<u64>,
 }
 
-/// The progress of one rank as it was last read.
 #[derive(Debug)]
 pub(super) struct Progress {
     path: PathBuf,

@@ -43,7 +43,6 @@ fn marked(entry: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// Sends `signal` to the whole group of a rank's program.
 pub(super) fn to_group(pid: u32, signal: Signal) {
     if let Some(group) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It fails if nobody is left, which is no trouble.

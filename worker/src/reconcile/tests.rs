@@ -1,3 +1,5 @@
+use simgpu::random::Random;
+
 use super::*;
 
 const WHOLE: &str = "7g.80gb@0";
@@ -157,19 +159,6 @@ fn slice_holds_replicas_or_a_rank_but_never_both() {
     assert_eq!(next(&back, &seen).steps, [Step::Start { place: place(LEFT, 0) }]);
 }
 
-/// SplitMix64: small, seedable, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 const CUTS: [&[&str]; 5] =
     [&[WHOLE], &[LEFT, RIGHT], &["3g.40gb@0", RIGHT], &["2g.20gb@0", "2g.20gb@2", RIGHT], &[]];
 
@@ -251,7 +240,7 @@ fn pass(world: &mut GpuWorld, random: &mut Random) {
 #[test]
 fn every_wish_comes_true_and_what_it_keeps_is_never_touched() {
     for seed in 0..2_000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut world, mut ids) = (world(CUTS[random.below(5) as usize]), 0);
         for _ in 0..3 {
             let wish = any_wish(&mut random, &mut ids);

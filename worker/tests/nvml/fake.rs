@@ -14,7 +14,6 @@ use worker::gpu::{
     nvml::{Library, NvmlGpu},
 };
 
-/// A library and its state; both go when this does.
 pub(crate) struct Fake {
     folder: PathBuf,
 }

@@ -30,7 +30,6 @@ pub(super) struct Lookups<'a> {
     fleet: &'a SimFleet,
     lookup: Lookup<'a>,
     kinds: BTreeMap<ReplicaKind, Kind>,
-    /// GPUs by the steps of every model's rate.
     plans: BTreeMap<Vec<i64>, u32>,
 }
 
@@ -92,7 +91,6 @@ impl<'a> Lookups<'a> {
         Ok(())
     }
 
-    /// GPUs of a plan for `rates`, rounded up to the next step.
     pub(super) fn gpus_for(
         &mut self,
         problem: &plan::Problem,

@@ -29,7 +29,6 @@ const NEEDED: f64 = 4_000.0;
 /// The part of that before counting.
 const WARMUP: u32 = 3;
 
-/// How requests go: the shares in time and late, and rows per batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Going {
     pub(crate) in_time: f64,
@@ -37,7 +36,6 @@ pub(crate) struct Going {
     pub(crate) batch: f64,
 }
 
-/// What makes two runs the same.
 struct Runs {
     objective: Duration,
     batching: Batching,
@@ -57,7 +55,6 @@ impl<'a> Lookup<'a> {
         Self { fleet, runs: Vec::new() }
     }
 
-    /// How requests go on `kind` under `load`, one of `count` replicas of its model.
     pub(crate) fn going(&mut self, kind: &Kind, count: f64, load: f64) -> Result<Going, Broken> {
         let slices = count / f64::from(kind.sharers.max(1));
         let pool = POOLS.iter().rev().find(|pool| f64::from(**pool) <= slices).unwrap_or(&1);
@@ -112,7 +109,6 @@ impl<'a> Lookup<'a> {
         Ok(going)
     }
 
-    /// A short run of requests on `pool` slices, each on a GPU of its own.
     fn try_out(&self, kind: &Kind, pool: u32, load: f64) -> Result<Going, Broken> {
         if kind.capacity_rps == 0.0 {
             return Ok(Going::default());

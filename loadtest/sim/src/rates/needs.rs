@@ -27,7 +27,6 @@ pub(crate) struct Need {
 }
 
 impl<'a> Needs<'a> {
-    /// Finds by trial what a replica of each model of `fleet` can bear.
     pub(crate) fn new(fleet: &'a SimFleet) -> Result<Self, Broken> {
         let mut needs = Self { fluid: Fluid::new(fleet), loads: Vec::new() };
         for (model, spec) in fleet.models.iter().enumerate() {
@@ -54,7 +53,6 @@ impl<'a> Needs<'a> {
         Need { replicas: each.iter().sum::<f64>() as u32, rates, each }
     }
 
-    /// How the requests of `seconds` go with `replicas`, divided among models as they need them.
     pub(crate) fn flow(
         &mut self,
         need: &Need,
@@ -83,7 +81,6 @@ impl<'a> Needs<'a> {
         }
     }
 
-    /// Requests per second that one replica can serve.
     fn capacity(&self, model: usize) -> f64 {
         let kind = self.fluid.kinds.iter().find(|kind| kind.model == model);
         kind.map_or(0.0, |kind| kind.capacity_rps).max(f64::MIN_POSITIVE)

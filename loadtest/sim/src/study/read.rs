@@ -236,7 +236,6 @@ impl Reader {
         }
     }
 
-    /// The models by the names that streams may give: copies together under their common name.
     fn names(&mut self, models: &[draft::Model]) -> BTreeMap<String, Range<usize>> {
         let mut names = BTreeMap::new();
         let mut next = 0;
@@ -330,7 +329,6 @@ impl Reader {
     }
 }
 
-/// A file's text, unpacked if its name says that it is packed.
 fn read_text(path: &Path) -> io::Result<String> {
     if path.extension().is_some_and(|ending| ending == "gz") {
         let mut text = String::new();

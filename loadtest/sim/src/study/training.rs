@@ -11,12 +11,10 @@ use crate::{
     training::Habits,
 };
 
-/// Orders that must be told how long a job takes.
 const KNOWING: [&str; 4] = ["backfill", "srtf", "ftf", "deadline"];
 const TENANTS: [(&str, bool); 2] = [("even", true), ("free", false)];
 const MOST_GPUS: u32 = 1_000_000;
 
-/// Jobs, GPUs of their own, and how they get more.
 #[derive(Clone, Debug)]
 pub struct Training {
     pub jobs: Vec<TraceJob>,
@@ -25,9 +23,7 @@ pub struct Training {
     pub order: &'static str,
     /// Whether the tenant that had least goes first, before the order.
     pub tenants_even: bool,
-    /// How much of what inference does not need is lent.
     pub loans: Loaning,
-    /// What is known of jobs, and what moving them costs.
     pub habits: Habits,
 }
 
@@ -44,12 +40,10 @@ impl Training {
         }
     }
 
-    /// What is known and what moving costs, under its order.
     pub fn habits(&self) -> Habits {
         Habits { lengths_known: KNOWING.contains(&self.order), ..self.habits }
     }
 
-    /// The words for `key`, if it has any.
     pub(super) fn words(key: &str) -> Option<Vec<&'static str>> {
         Some(match key {
             "order" => order::all().iter().map(|order| order.name()).collect(),
@@ -59,7 +53,6 @@ impl Training {
         })
     }
 
-    /// Takes a word that is one of `key`'s.
     pub(super) fn set(&mut self, key: &str, value: &str) {
         match key {
             "order" => self.order = order::named(value).map_or(self.order, |order| order.name()),

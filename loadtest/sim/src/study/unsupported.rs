@@ -3,7 +3,6 @@
 use super::{draft, read::Reader};
 
 impl Reader {
-    /// Refuses what a fleet that follows its demand does not see.
     pub(super) fn follow_sees(&mut self, draft: &draft::Draft) {
         let by_rates = draft.detail.as_ref().is_some_and(|detail| detail.get_ref() == "rates");
         if let Some(placement) = draft.placement.as_ref().filter(|_| !by_rates) {
@@ -14,7 +13,6 @@ impl Reader {
         }
     }
 
-    /// Refuses what a run by rates does not see.
     pub(super) fn rates_see(&mut self, draft: &draft::Draft) {
         for fault in &draft.faults {
             let kind = fault.kind.get_ref().as_str();
@@ -25,7 +23,6 @@ impl Reader {
         }
     }
 
-    /// Refuses what a run with training does not see.
     pub(super) fn training_sees(&mut self, draft: &draft::Draft) {
         let Some(training) = &draft.training else { return };
         if draft.detail.as_ref().is_none_or(|detail| detail.get_ref() != "rates") {

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use crate::{control::SimWorkers, study::training::Training, training::Report};
 
-/// The most points a course is told in.
 const POINTS: usize = 400;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -13,7 +12,6 @@ pub struct TrainingSummary {
     /// Whether tenants were kept even: `even` or `free`.
     pub tenants_kept: &'static str,
     pub loans: &'static str,
-    /// GPUs of its own.
     pub gpus: u32,
     /// Jobs that ended: all of them.
     pub jobs: usize,
@@ -36,7 +34,6 @@ pub struct TrainingSummary {
     pub course: Vec<Holding>,
 }
 
-/// Who had what around a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Holding {
     pub at_h: f64,
@@ -46,7 +43,6 @@ pub struct Holding {
     pub waiting: f64,
 }
 
-/// What a fleet did that ran placement and training together.
 #[derive(Clone, Copy, Debug)]
 pub struct Followed<'a> {
     pub workers: &'a SimWorkers,

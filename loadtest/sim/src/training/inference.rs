@@ -32,7 +32,6 @@ impl<'a> Inference<'a> {
         Self { course, next: 0, needs: 0, has: 0, span, reserve, before: 0, rises }
     }
 
-    /// Takes what it needs before anything else happens.
     pub(super) fn begin(&mut self, slices: &mut [Slice], now: Moment) {
         self.demand(slices, now);
         self.before = self.needs;
@@ -43,7 +42,6 @@ impl<'a> Inference<'a> {
         self.has
     }
 
-    /// Each round in which it began with less than it needed.
     pub(super) fn into_rises(self) -> Vec<Rise> {
         self.rises
     }

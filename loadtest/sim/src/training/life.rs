@@ -9,7 +9,6 @@ use policy::{
 
 use super::{Habits, TraceJob};
 
-/// A job that has come and not ended, beside what the decisions see of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     /// Seconds of work left at its asked width.
@@ -44,7 +43,6 @@ pub(super) fn waiting(id: JobId, job: &TraceJob, habits: &Habits) -> Job {
     }
 }
 
-/// Notes that a running job checkpointed, if it is time.
 pub(super) fn checkpoint(job: &mut Job, life: &mut Life, now: Moment, habits: &Habits) {
     let Phase::Running { since, .. } = job.phase else { return };
     if now.since(job.checkpoint.unwrap_or(since)) >= habits.checkpoint_every {

@@ -7,7 +7,6 @@ use policy::{
     moment::Moment,
 };
 
-/// The most points a course is told in.
 const POINTS: usize = 400;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +17,6 @@ pub struct Report {
     /// The same, exceeded by one in a hundred.
     pub completion_p99_h: f64,
     pub completion_p50_h: f64,
-    /// From submission to the first start, in hours: the mean.
     pub queueing_h: f64,
     /// The longest time from submission to the first start, in hours.
     pub longest_wait_h: f64,
@@ -28,7 +26,6 @@ pub struct Report {
     pub resizes: u64,
     /// GPU-hours of work done twice.
     pub lost_h: f64,
-    /// GPU-hours that jobs had while jobs still came.
     pub busy_h: f64,
     pub span_h: f64,
     /// Slice-hours that inference needed and did not have.
@@ -36,12 +33,10 @@ pub struct Report {
     /// Jain's index over what tenants had of what they deserved: 1 is even.
     pub jain: f64,
     pub tenants: Vec<TenantReport>,
-    /// Each round in which inference began with less than it needed.
     pub rises: Vec<Rise>,
     pub course: Vec<Sample>,
 }
 
-/// A round in which inference began with less than it needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rise {
     pub at: Moment,
@@ -50,7 +45,6 @@ pub struct Rise {
     pub has: u32,
 }
 
-/// Who had what of the slices at a moment, or in the mean around it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     pub at: Moment,
@@ -69,7 +63,6 @@ pub struct TenantReport {
 }
 
 impl Report {
-    /// The tenant that had least of what it deserved.
     pub fn worst(&self) -> f64 {
         self.tenants.iter().map(|tenant| tenant.ratio).fold(f64::INFINITY, f64::min)
     }
@@ -119,7 +112,6 @@ impl Tally {
         self.short_s += f64::from(short) * round.as_secs_f64();
     }
 
-    /// Jobs had `gpus` in a round while jobs still came.
     pub(super) fn busy(&mut self, gpus: f64, round: Duration) {
         self.busy_s += gpus * round.as_secs_f64();
         self.span_s += round.as_secs_f64();

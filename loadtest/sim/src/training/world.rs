@@ -60,7 +60,6 @@ impl<'a> Simulation<'a> {
         Report { rises, ..self.tally.report(self.setup.tenants) }
     }
 
-    /// Takes in what came, decides, acts, and lets a round pass.
     pub(super) fn round(&mut self) -> Result<(), Broken> {
         if self.jobs.is_empty()
             && let Some(job) = self.setup.jobs.get(self.next)

@@ -7,17 +7,14 @@ use policy::{dispatch::GRACE, moment::Moment};
 use super::RequestWorld;
 use crate::{claims::Claim, report::Report};
 
-/// A claim about a run so far: what is wrong, if anything is.
 pub type OwnClaim<'a> = &'a dyn Fn(&Report) -> Option<String>;
 
-/// How closely a run is watched.
 #[derive(Clone, Copy)]
 pub struct Checks<'a> {
     /// All of the fleet is looked at after this many events. At least 1.
     pub every: u64,
     /// The run ends here, if it gets so far.
     pub most_events: u64,
-    /// A claim of the caller's own, checked after every event.
     pub own: Option<OwnClaim<'a>>,
 }
 

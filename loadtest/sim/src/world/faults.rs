@@ -10,7 +10,6 @@ use crate::{claims::Claim, fleet::Trouble};
 /// A worker that was silent this long is trusted no more.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// What is wrong at the moment. Troubles overlap: each counts until it is mended.
 #[derive(Debug)]
 pub(super) struct InForce {
     dead: Vec<u32>,

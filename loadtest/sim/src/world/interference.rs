@@ -59,7 +59,6 @@ impl Slowdowns {
         self.busy[replica].turn(busy, now);
     }
 
-    /// Predicts, then learns from a batch that took `slower` times as long as alone.
     fn learn(&mut self, scene: &Scene<'_>, slower: f64, now: Moment) {
         let alone = Duration::from_millis(100);
         let times = Times { took: alone.mul_f64(slower), alone };

@@ -19,9 +19,7 @@ pub(super) struct Slice {
     members: Vec<usize>,
     processes: Vec<Process>,
     busy: u32,
-    /// When it was last idle.
     busy_since: Moment,
-    /// Its part of its GPU's compute.
     part: f64,
 }
 
@@ -30,7 +28,6 @@ pub(super) struct Slice {
 struct Process {
     members: Vec<usize>,
     running: Option<usize>,
-    /// For every batch that waits, its replica.
     queue: VecDeque<usize>,
 }
 
@@ -44,7 +41,6 @@ impl Slice {
     }
 }
 
-/// Every slice of every GPU, idle.
 pub(super) fn slices(fleet: &SimFleet) -> Vec<Vec<Slice>> {
     let gpu = |geometry: &Geometry| {
         let whole = f64::from(geometry.kind().compute_slices);
@@ -66,7 +62,6 @@ pub(super) fn slices(fleet: &SimFleet) -> Vec<Vec<Slice>> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// The part that is left.
     left: f64,
     /// As of when.
     as_of: Moment,
@@ -76,7 +71,6 @@ struct Progress {
 
 #[derive(Debug)]
 pub(super) struct Running {
-    /// Whether its process lives and its model is loaded.
     pub(super) up: bool,
     /// How often it was started: what was due for an earlier life is void.
     pub(super) epoch: u32,
@@ -130,7 +124,6 @@ impl Running {
 }
 
 impl RequestWorld<'_> {
-    /// Brings a replica into rotation, as its worker reports it.
     pub(super) fn join(&mut self, replica: usize) -> Result<(), Claim> {
         let spec = &self.fleet.replicas[replica];
         let running = &mut self.replicas[replica];
@@ -180,7 +173,6 @@ impl RequestWorld<'_> {
         Ok(())
     }
 
-    /// The replicas in the process of `replica`.
     pub(super) fn sharing(&mut self, replica: usize) -> &[usize] {
         &self.process(replica).members
     }
@@ -296,7 +288,6 @@ impl RequestWorld<'_> {
         self.next_turn(replica)
     }
 
-    /// Answers a request, unless it was given up on while it ran.
     fn serve(&mut self, model: usize, id: u64) {
         let Some(request) = self.requests.remove(id) else { return };
         self.ended += 1;
@@ -331,7 +322,6 @@ impl RequestWorld<'_> {
         }
     }
 
-    /// Ends a replica's life with all it holds, and tells the router.
     pub(super) fn kill(&mut self, replica: usize) -> Result<(), Claim> {
         let running = &mut self.replicas[replica];
         let mut names: Vec<u32> = running.held().map(|batch| batch.replica).collect();

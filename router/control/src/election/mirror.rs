@@ -45,11 +45,11 @@ async fn follow(election: &Election, mut next: u64) {
             match watch.next(SILENCE).await {
                 Ok(events) => election.take(&events).await,
                 Err(error @ WatchError::Compacted { .. }) => {
-                    tracing::info!(%error, "what is in etcd is listed anew");
+                    tracing::info!(%error, "reading all etcd records again");
                     return;
                 }
                 Err(error @ WatchError::Ended { .. }) => {
-                    tracing::warn!(%error, "etcd is watched anew");
+                    tracing::warn!(%error, "etcd watch ended; watching again");
                     break;
                 }
             }
@@ -133,7 +133,9 @@ impl Election {
     fn hear(&self, name: &str, value: &str) {
         match serde_json::from_str(value) {
             Ok(registration) => self.standing.peers().hear(name, registration),
-            Err(error) => tracing::warn!(router = name, %error, "it registered in no way known"),
+            Err(error) => {
+                tracing::warn!(router = name, %error, "ignored router registration: unknown format")
+            }
         }
     }
 }

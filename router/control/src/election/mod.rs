@@ -186,10 +186,7 @@ impl Election {
                     readings.spawn(Arc::clone(&self).read(term));
                 }
                 Some(Turn::Ended { term }) => {
-                    tracing::warn!(
-                        term,
-                        "this router leads no more; it plans nothing and serves on"
-                    );
+                    tracing::warn!(term, "lost leadership; still serving, planning stopped");
                     readings.abort_all();
                     self.standing.set_leader(None);
                     self.outdated.notify_one();
@@ -220,8 +217,8 @@ impl Election {
         };
         if self.standing.set_problem(problem.clone()) {
             match problem {
-                Some(problem) => tracing::warn!(problem, "etcd is of no use; inference goes on"),
-                None => tracing::info!("etcd answers"),
+                Some(error) => tracing::warn!(error, "etcd unavailable; inference continues"),
+                None => tracing::info!("etcd available again"),
             }
         }
         answer

@@ -43,17 +43,13 @@ impl Election {
         match &held {
             Held::Taken { by } => {
                 if self.standing.set_rival(Some(by.clone())) {
-                    tracing::error!(
-                        name,
-                        by,
-                        "another router has this name; this one is not ready and does not lead"
-                    );
+                    tracing::error!(name, by, "router name already in use; not ready, cannot lead");
                 }
                 self.standing.depose(None);
             }
             Held::Ours => {
                 if self.standing.set_rival(None) {
-                    tracing::info!(name, "no other router has this name any more");
+                    tracing::info!(name, "router name no longer in use by another router");
                 }
             }
             Held::Pending => {}

@@ -70,13 +70,16 @@ pub async fn listen(
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "worker not accepted");
+                tracing::warn!(%error, "failed to accept worker connection");
                 sleep(AFTER_FAILURE).await;
                 continue;
             }
         };
         let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
-            tracing::warn!(limit = MAX_CONVERSATIONS, "too many workers; one refused");
+            tracing::warn!(
+                limit = MAX_CONVERSATIONS,
+                "rejected worker connection: too many workers"
+            );
             continue;
         };
         // Small lines back and forth: waiting to fill a packet would only delay them.
@@ -90,8 +93,10 @@ pub async fn listen(
             };
             match timeout(WAIT, TlsAcceptor::from(config).accept(stream)).await {
                 Ok(Ok(stream)) => welcome(stream, &peer, &trust, &fleet).await,
-                Ok(Err(error)) => tracing::warn!(peer, %error, "a worker did not join: no TLS"),
-                Err(_) => tracing::warn!(peer, "a worker did not join: it took too long"),
+                Ok(Err(error)) => {
+                    tracing::warn!(peer, %error, "worker failed to join: TLS handshake failed")
+                }
+                Err(_) => tracing::warn!(peer, "worker failed to join: timed out"),
             }
         });
     }
@@ -109,7 +114,7 @@ pub async fn welcome(
     let (name, entered) = match greet(&mut reader, trust, fleet).await {
         Ok(entered) => entered,
         Err(parted) => {
-            tracing::warn!(peer, cause = %parted, "a worker did not join");
+            tracing::warn!(peer, error = %parted, "worker failed to join");
             if let Parted::Refused(reason) = parted {
                 // One that is refused may have hung up already.
                 let _ = say(&mut write, &ToWorker::Refused { reason }).await;
@@ -124,11 +129,11 @@ pub async fn welcome(
         parted = tell(&mut write, &fleet.standing, (desired, questions)) => parted,
     };
     if fleet.leave(&name, conversation) {
-        tracing::info!(worker = name, "worker left, as was to be expected");
+        tracing::info!(worker = name, "worker disconnected (planned)");
         return;
     }
-    let cause = parted.err().map(|parted| parted.to_string());
-    tracing::warn!(worker = name, cause, "worker left; its replicas serve on while they can");
+    let error = parted.err().map(|parted| parted.to_string());
+    tracing::warn!(worker = name, error, "lost connection to worker; its replicas keep serving");
 }
 
 async fn greet(

@@ -96,7 +96,7 @@ impl Orders {
         if let Some(state_dir) = state_dir {
             let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
             if let Some(torn) = &opened.torn {
-                tracing::warn!(kept = %torn.display(), "an unfinished write was set aside");
+                tracing::warn!(kept = %torn.display(), "set aside an unfinished write");
             }
             standing = Standing::read(opened.store.records());
             store = Keeping::File(opened.store);
@@ -273,7 +273,7 @@ impl Standing {
 fn known<T: DeserializeOwned>(key: &str, value: &Value) -> Option<T> {
     let read = serde_json::from_value(value.clone());
     read.inspect_err(|error| {
-        tracing::error!(key, %error, "a kept order cannot be read; it is let be");
+        tracing::error!(key, %error, "skipped unreadable operator override");
     })
     .ok()
 }

@@ -76,7 +76,7 @@ impl SharedRecords {
             }
             let done = self.runtime.block_on(self.client.transact(&txn))?;
             if !done.held {
-                tracing::warn!(term, "etcd refused what this router wrote: it leads no more");
+                tracing::warn!(term, "etcd rejected a write: this router lost leadership");
                 self.standing.depose(Some(term));
                 return Err(follows());
             }
@@ -91,6 +91,6 @@ pub(crate) fn record(key: &str, value: &str, records: &mut Records) {
         Ok(value) => {
             records.insert(key.to_owned(), value);
         }
-        Err(error) => tracing::error!(key, %error, "a record in etcd is not JSON; it is let be"),
+        Err(error) => tracing::error!(key, %error, "skipped etcd record: invalid JSON"),
     }
 }

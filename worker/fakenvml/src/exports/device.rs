@@ -20,7 +20,6 @@ use crate::{
 /// NVML's "there is none" for ids.
 const NONE: c_uint = c_uint::MAX;
 
-/// A MIG device with what it is part of.
 struct MigDevice<'a> {
     gpu: &'a Device,
     instance: &'a Instance,
@@ -64,7 +63,6 @@ fn memory(state: &State, device: nvmlDevice_t) -> Result<(u64, u64), Code> {
     }
 }
 
-/// The processes of a GPU and of all it is cut into.
 fn everyone(device: &Device) -> Vec<nvmlProcessInfo_t> {
     let whole = device.pids.iter().map(|pid| process(*pid, NONE, NONE));
     let parts = device.instances.iter().flat_map(|instance| {
@@ -134,7 +132,6 @@ exports! {
         put(index, gpu_of(state, device)? as c_uint)
     }
 
-    /// A product's name, with the profile of a MIG device.
     fn nvmlDeviceGetName(device: nvmlDevice_t, name: *mut c_char, length: c_uint) |state| {
         let text = match device_of(device)? {
             Handle::Gpu(_) => state.devices[gpu_of(state, device)?].name.clone(),
@@ -168,7 +165,6 @@ exports! {
         })
     }
 
-    /// Whether a GPU is cut, and will be after a reset.
     fn nvmlDeviceGetMigMode(device: nvmlDevice_t, now: *mut c_uint, then: *mut c_uint) |state| {
         let (is, will) = match state.devices[gpu_of(state, device)?].mig {
             Mig::Unsupported => return Err(NOT_SUPPORTED),

@@ -16,7 +16,6 @@ use nvml_wrapper_sys::bindings::{
 
 use crate::pointers::{self, gpu_of, put};
 
-/// The GPUs each event set of this process watches.
 static SETS: Mutex<BTreeMap<usize, Vec<usize>>> = Mutex::new(BTreeMap::new());
 
 fn sets() -> MutexGuard<'static, BTreeMap<usize, Vec<usize>>> {

@@ -22,7 +22,6 @@ fn numbered(state: &State, device: nvmlDevice_t, number: c_uint) -> Result<&'sta
     rules::kind(&state.devices[gpu_of(state, device)?])?.by_number(number).ok_or(NOT_SUPPORTED)
 }
 
-/// A GPU instance's profile, and the compute slices of a compute instance of it.
 fn compute(
     state: &State,
     instance: nvmlGpuInstance_t,

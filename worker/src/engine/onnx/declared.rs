@@ -35,7 +35,6 @@ pub(super) fn read(path: &str) -> Result<Declared, LoadError> {
 }
 
 impl Declared {
-    /// The signature of a model with these inputs and outputs, in this order.
     pub(super) fn signature(
         &self,
         path: &str,

@@ -13,7 +13,6 @@ fn model(name: &str) -> String {
     format!("{}/../configs/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Three requests of different sizes for a model of one input; any bytes serve.
 fn batch(spec: &Spec) -> (Batch, Bytes) {
     let tail: Vec<u64> = spec.shape[1..].iter().map(|dim| *dim as u64).collect();
     let row = tail.iter().product::<u64>() as usize;

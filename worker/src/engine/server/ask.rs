@@ -18,7 +18,6 @@ const MAX_TOLD: usize = 4 << 20;
 /// The longest answer to a batch: what a frame to the router can hold.
 const MAX_ANSWER: usize = protocol::MAX_BODY as usize;
 
-/// The ways to one server and its model.
 pub(super) struct Ask {
     host: String,
     model_path: String,
@@ -38,7 +37,6 @@ impl Ask {
         }
     }
 
-    /// Whether both the server and its model are ready, or why not.
     pub(super) fn ready(&mut self) -> Result<(), Unread> {
         self.get("/v2/health/ready")?;
         self.get(&format!("{}/ready", self.model_path)).map(|_| ())

@@ -24,7 +24,6 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How often it is looked whether it has stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What a guard says on its stdout, a line each.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// The server runs, and its process group has this id.
@@ -43,7 +42,6 @@ impl Word {
         }
     }
 
-    /// The word on `line`, if it is one.
     pub(super) fn read(line: &str) -> Option<Self> {
         let (word, rest) = line.trim_end().split_once(' ')?;
         match word {

@@ -18,7 +18,6 @@ const REMEMBERED: usize = 12;
 /// How long to wait for the rest of what an ended server has said.
 const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// The last lines, and whether there will be more.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<(Mutex<Said>, Condvar)>);
 
@@ -29,7 +28,6 @@ struct Said {
 }
 
 impl Log {
-    /// Passes on everything `output` says, line by line, until it ends.
     pub(super) fn relay(&self, output: impl Read, model: &str) {
         let mut output = BufReader::new(output);
         while let Some(text) = next_line(&mut output) {
@@ -44,7 +42,6 @@ impl Log {
         self.0.1.notify_all();
     }
 
-    /// The last lines of a server that has ended.
     pub(super) fn last_words(&self) -> String {
         let mut said = self.0.0.lock();
         // What it started may hold its output open; then its last words are those read so far.

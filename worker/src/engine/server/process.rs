@@ -28,7 +28,6 @@ pub(super) struct Process {
     ending: Arc<Ending>,
 }
 
-/// How a server ended, once it has.
 #[derive(Default)]
 struct Ending {
     how: Mutex<Option<String>>,
@@ -52,7 +51,6 @@ impl Ending {
 }
 
 impl Process {
-    /// Starts the server that is to listen at `address`.
     pub(super) fn start(
         order: &protocol::Server,
         address: SocketAddr,
@@ -84,7 +82,6 @@ impl Process {
         Err(why)
     }
 
-    /// How it ended, if it has or does so within `wait`.
     pub(super) fn ended(&self, wait: Duration) -> Option<String> {
         let mut how = self.ending.how.lock();
         if !wait.is_zero() {

@@ -31,7 +31,6 @@ pub(super) fn request(
     request.encode(|_| form).map_err(|error| RunError::Inputs { reason: error.to_string() })
 }
 
-/// The model's outputs, in its order.
 pub(super) fn outputs(
     signature: &Signature,
     batch: &Batch,

@@ -43,10 +43,6 @@ impl Engine for Gated {
         0
     }
 
-    fn known_latency(&self, _rows: u32) -> Option<Duration> {
-        None
-    }
-
     fn run(&mut self, batch: &Batch, _body: &Bytes) -> Result<Done, RunError> {
         self.started.send(batch.id).unwrap();
         match self.verdicts.recv().unwrap() {

@@ -44,7 +44,6 @@ fn spec(server: Server) -> ModelSpec {
     ModelSpec { engine: Engine::Server(Box::new(server)), max_batch: 4, ..echo() }
 }
 
-/// An executor with the stand-in loaded as replica 3, and a connection to it.
 struct Served {
     executor: Running,
     spec: ModelSpec,

@@ -6,7 +6,6 @@ use nvml_wrapper::Device;
 use super::{failure::failed, raw, read};
 use crate::gpu::{Disagreement, GpuError};
 
-/// What a GPU can be cut into. It holds for as long as the driver is loaded.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     kind: Option<&'static Kind>,
@@ -77,7 +76,6 @@ impl Catalogue {
         Position::new(profile, u8::try_from(start).ok()?).ok()
     }
 
-    /// The driver's profile that can be at a position of the table's.
     pub(super) fn profile_at(&self, position: Position) -> Option<&Profile> {
         let table = position.profile();
         self.profiles.iter().find(|profile| {
@@ -88,7 +86,6 @@ impl Catalogue {
         })
     }
 
-    /// The positions that both the driver and the table have.
     pub(super) fn offered(&self) -> impl Iterator<Item = Position> {
         let positions = self.kind.into_iter().flat_map(Kind::positions);
         positions.filter(|position| self.profile_at(*position).is_some())

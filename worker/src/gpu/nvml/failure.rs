@@ -40,7 +40,6 @@ impl Failure {
     }
 }
 
-/// Names the call to an error of the wrapper's.
 pub(super) fn failed(call: &'static str) -> impl FnOnce(NvmlError) -> Failure {
     move |error| {
         let absent = matches!(error, NvmlError::FailedToLoadSymbol(_));

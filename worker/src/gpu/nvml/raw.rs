@@ -64,7 +64,6 @@ fn handle(device: &Device<'_>) -> sys::nvmlDevice_t {
     unsafe { device.handle() }
 }
 
-/// The profiles the GPU has, without where they can be.
 pub(super) fn profiles(device: &Device<'_>) -> Result<Vec<Profile>, Failure> {
     let mut found = Vec::new();
     for number in 0..sys::NVML_GPU_INSTANCE_PROFILE_COUNT {
@@ -126,7 +125,6 @@ pub(super) fn placements(device: &Device<'_>, profile: u32) -> Result<Vec<(u32, 
     Ok(list.iter().map(|placement| (placement.start, placement.size)).collect())
 }
 
-/// How many instances of a profile there is room for.
 pub(super) fn remaining(device: &Device<'_>, profile: u32) -> Result<u32, Failure> {
     let mut count: c_uint = 0;
     call!(device, nvmlDeviceGetGpuInstanceRemainingCapacity(handle(device), profile, &mut count))?;
@@ -155,7 +153,6 @@ pub(super) fn instance(device: &Device<'_>, id: u32) -> Result<Instance, GpuErro
     describe(device, instance_by_id(device, id)?)
 }
 
-/// The ids of a MIG device's GPU instance and compute instance.
 pub(super) fn ids(mig: &Device<'_>) -> Result<(u32, u32), GpuError> {
     let (mut instance, mut compute) = (0, 0);
     call!(mig, nvmlDeviceGetGpuInstanceId(handle(mig), &mut instance))
@@ -165,7 +162,6 @@ pub(super) fn ids(mig: &Device<'_>) -> Result<(u32, u32), GpuError> {
     Ok((instance, compute))
 }
 
-/// Makes a GPU instance of a profile at `start` and returns its id.
 pub(super) fn create(device: &Device<'_>, profile: &Profile, start: u32) -> Result<u32, GpuError> {
     let placement = sys::nvmlGpuInstancePlacement_t { start, size: profile.memory_slices() };
     let mut instance: nvmlGpuInstance_t = ptr::null_mut();

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::gpu::{Compute, GpuError, Memory, Mode, Process, Room, Slice};
 
-/// A MIG device: a compute instance with a handle.
 pub(super) struct MigDevice<'nvml> {
     pub(super) device: Device<'nvml>,
     pub(super) uuid: String,
@@ -36,7 +35,6 @@ pub(super) fn optional<T>(
     unless_silent(answer.map_err(|error| failed(call)(error).of_slice()))
 }
 
-/// Whether the GPU is cut, and whether a reset will change that.
 pub(super) fn mode(device: &Device<'_>) -> Result<(Mode, bool), GpuError> {
     let found = device.mig_mode().map_err(failed("nvmlDeviceGetMigMode"));
     match found.map_err(GpuError::from) {
@@ -54,7 +52,6 @@ pub(super) fn memory(device: &Device<'_>) -> Result<Option<Memory>, GpuError> {
     Ok(found.map(|found| Memory { total_bytes: found.total, used_bytes: found.used }))
 }
 
-/// The processes on a GPU or a MIG device, those under MPS too.
 pub(super) fn processes(device: &Device<'_>) -> Result<Vec<Process>, GpuError> {
     let direct = device.running_compute_processes();
     let direct = direct.map_err(failed("nvmlDeviceGetComputeRunningProcesses_v3"));
@@ -72,7 +69,6 @@ pub(super) fn processes(device: &Device<'_>) -> Result<Vec<Process>, GpuError> {
     Ok(found.into_iter().map(process).collect())
 }
 
-/// A GPU that is not cut, as its own slice.
 pub(super) fn whole(device: &Device<'_>, uuid: &str, name: &str) -> Result<Slice, GpuError> {
     let compute = Compute {
         uuid: uuid.to_owned(),
@@ -89,7 +85,6 @@ pub(super) fn whole(device: &Device<'_>, uuid: &str, name: &str) -> Result<Slice
     })
 }
 
-/// The GPU instances; absent if we may not know.
 pub(super) fn instances(
     device: &Device<'_>,
     catalogue: &Catalogue,
@@ -116,7 +111,6 @@ pub(super) fn room(device: &Device<'_>, catalogue: &Catalogue) -> Result<Vec<Roo
     Ok(found)
 }
 
-/// The MIG devices of a GPU. Their indices may have gaps.
 pub(super) fn mig_devices<'nvml>(
     device: &Device<'nvml>,
 ) -> Result<Vec<MigDevice<'nvml>>, GpuError> {

@@ -9,7 +9,6 @@ use simgpu::random::Random;
 use super::{Known, Setup};
 use crate::gpu::GpuError;
 
-/// The cut, and the file that has it.
 #[derive(Debug)]
 pub(super) struct Kept {
     path: PathBuf,

@@ -46,7 +46,6 @@ pub(super) struct Looked {
 }
 
 impl Keeper {
-    /// Begins to read the GPU, opening it first if need be.
     pub(super) fn look(&mut self) {
         let (gpu, open) = (Arc::clone(&self.around.gpu), Arc::clone(&self.settings.open));
         let at_work = self.at_work();
@@ -183,7 +182,6 @@ impl Keeper {
     }
 }
 
-/// Whether the worker may cut it at all.
 pub(super) fn can_reshape(survey: &Survey) -> bool {
     why_not(survey).is_none()
 }
