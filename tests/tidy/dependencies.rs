@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
         "sluice",
         &["config", "loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"],
     ),
-    ("router", &["config", "control", "mig", "oip", "policy", "protocol", "serve", "store", "tls"]),
+    ("router", &["config", "control", "mig", "oip", "policy", "protocol", "serve", "store"]),
     ("config", &["mig", "oip", "policy", "tls"]),
     ("control", &["config", "etcd", "mig", "policy", "protocol", "store", "tls"]),
     ("serve", &["config", "oip", "policy", "protocol", "tls"]),

@@ -7,7 +7,7 @@
 
 mod body;
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use http::{Method, StatusCode};
 
@@ -290,6 +290,14 @@ impl InferError {
         }
     }
 
+    /// The model a request names, if it names one that is not served.
+    pub(crate) fn unknown_model(&self) -> Option<&str> {
+        if let Self::UnknownModel { model } | Self::UnknownVersion { model, .. } = self {
+            return Some(model);
+        }
+        None
+    }
+
     /// How long the caller should wait, where waiting can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -322,6 +330,13 @@ impl InferError {
             | Self::Unsupported { .. }
             | Self::Internal { .. } => None,
         }
+    }
+}
+
+/// Services that answer their errors themselves stand behind the same layers.
+impl From<Infallible> for InferError {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    hash::{BuildHasher, RandomState},
     pin::Pin,
     sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll},
@@ -17,17 +16,12 @@ use serde::Serialize;
 
 use crate::error::InferError;
 
-/// The header that carries a request's id, both ways.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Of JSON.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
-
-/// The longest id a client may give its request.
-const MAX_ID_BYTES: usize = 128;
 
 /// A whole body in parts that are written without being joined.
 #[derive(Debug, Default)]
@@ -156,42 +150,6 @@ fn spread() -> u64 {
     (call ^ (call >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 33
 }
 
-/// Ids for requests that bring none: a random start for this process, then a count.
-#[derive(Debug)]
-pub(crate) struct RequestIds {
-    process: u32,
-    next: AtomicU64,
-}
-
-impl Default for RequestIds {
-    fn default() -> Self {
-        let process = (RandomState::new().hash_one(0) >> 32) as u32;
-        Self { process, next: AtomicU64::new(1) }
-    }
-}
-
-impl RequestIds {
-    /// The client's own id if it is short and printable, else a new one.
-    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
-        let is_fit = |id: &&HeaderValue| {
-            let id = id.as_bytes();
-            (1..=MAX_ID_BYTES).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
-        };
-        headers.get(REQUEST_ID).filter(is_fit).cloned().unwrap_or_else(|| self.make())
-    }
-
-    fn make(&self) -> HeaderValue {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let number = (u128::from(self.process) << 64) | u128::from(count);
-        let mut id = [0; 24];
-        for (place, digit) in id.iter_mut().rev().enumerate() {
-            *digit = DIGITS[(number >> (4 * place)) as usize & 15];
-        }
-        HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("-"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
@@ -219,19 +177,5 @@ mod tests {
         let waits: Vec<u64> =
             (0..64).map(|_| retry_after_seconds(Duration::ZERO, spread())).collect();
         assert!(waits.contains(&1) && waits.contains(&2), "no spread in {waits:?}");
-    }
-
-    #[test]
-    fn an_id_is_kept_if_short_and_printable_and_made_otherwise() {
-        let ids = RequestIds::default();
-        let of = |id: &str| {
-            ids.of(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_str(id).unwrap())]))
-        };
-        assert_eq!(of("abc-1"), "abc-1");
-        assert_ne!(of("a b"), "a b");
-        assert_ne!(of(&"x".repeat(129)), "x".repeat(129).as_str());
-        let (one, two) = (ids.of(&HeaderMap::new()), ids.of(&HeaderMap::new()));
-        assert_ne!(one, two);
-        assert_eq!(one.len(), 24);
     }
 }

@@ -7,37 +7,29 @@ mod console;
 pub mod endpoints;
 mod error;
 mod jobs;
-mod lent;
 mod objective;
 mod orders;
 mod routes;
-mod scope;
 mod views;
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
-use config::Objective;
-use http::{HeaderValue, Request, Response};
-use hyper::body::Incoming;
+use axum::body::Body;
+use config::{Objective, Scope};
+use http::{HeaderValue, Response, request::Parts};
 use serde_json::Value;
 use serve::{
-    doors::oip::{Call, ServerState, audit, backend::Backend},
+    doors::oip::{ServerState, backend::Backend},
     drain::Phase,
-    listener::{self, Answer, Limits, Peer},
+    error::InferError,
+    layers::{self, Door, Routed},
+    listener::Listener,
+    reply,
+    shared::Shared,
 };
-use tls::ServerConfig;
-use tokio::{
-    net::TcpListener,
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tower::ServiceExt;
 
-use self::{
-    lent::Lent,
-    scope::{Arrival, RequireScope},
-};
 use crate::{
     office::Office,
     orders::{Order, OrderError},
@@ -103,12 +95,14 @@ impl<B: Backend> Admin<B> {
 /// Serves administration on `tcp` until `stop`, draining or not.
 pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: impl Future) {
     let (phase, watch) = watch::channel(Phase::Serving);
-    let shared = Arc::clone(&admin.shared);
-    let desk = Arc::new(Desk {
-        router: RequireScope::new(Arc::clone(&shared), endpoints::router(admin)),
-        shared,
-    });
-    let mut serving = std::pin::pin!(listener::serve(tcp, desk, watch));
+    let shared = Arc::clone(&admin.shared.shared);
+    let desk = Arc::new(Desk { shared: Arc::clone(&shared) });
+    let routes =
+        endpoints::router(admin).map_request(|routed: Routed<Asked>| routed.call.into_request());
+    let service = layers::stack(&desk, routes);
+    let max_connections = Some(MAX_CONNECTIONS);
+    let listener = Listener { tcp, shared, max_connections, service };
+    let mut serving = std::pin::pin!(listener.serve(watch));
     tokio::select! {
         () = serving.as_mut() => return,
         _ = stop => {}
@@ -119,41 +113,48 @@ pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: imp
     }
 }
 
-/// Between a connection and the routes.
-struct Desk<B> {
-    shared: Arc<ServerState<B>>,
-    router: RequireScope<B, Router>,
+/// Tells the layers what the table of endpoints says.
+struct Desk {
+    shared: Arc<Shared>,
 }
 
-impl<B: Backend> Answer for Desk<B> {
+/// What the table of endpoints says of a request.
+struct Asked {
+    scope: Option<Scope>,
+    audited: bool,
+}
+
+impl Door for Desk {
+    type Route = Asked;
     type Body = Body;
 
-    fn limits(&self) -> Limits {
-        let limits = Limits::from(&**self.shared.settings.load());
-        Limits { max_connections: MAX_CONNECTIONS, ..limits }
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.shared.http_tls()
+    /// Never fails: a path that leads nowhere is answered behind the layers, so that a client without
+    /// the scope does not learn of it.
+    fn route(&self, head: &Parts) -> Result<Asked, InferError> {
+        let path = head.uri.path();
+        let audited = endpoints::is_audited(&head.method, path);
+        Ok(Asked { scope: endpoints::scope(path), audited })
     }
 
-    async fn answer(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-        peer: Arc<Peer>,
-    ) -> Response<Body> {
-        let arrived = Instant::now();
-        let (head, body) = request.into_parts();
-        let audited = endpoints::is_audited(&head.method, head.uri.path());
-        let who = audited.then(|| self.shared.access.load().name_of(&head.headers, peer.address));
-        let (body, unread) = Lent::new(body);
-        let mut asked = Request::from_parts(head.clone(), body);
-        asked.extensions_mut().insert(Arrival { peer: peer.address, at: arrived });
-        let Ok(response) = self.router.clone().oneshot(asked).await;
-        let call = Call { head: &head, peer: &peer, arrived };
-        if let Some(who) = who {
-            audit(&who, &call, response.status());
-        }
-        self.shared.finish(&call, unread.take(), response)
+    fn scope(&self, asked: &Asked) -> Option<Scope> {
+        asked.scope
+    }
+
+    fn is_audited(&self, asked: &Asked) -> bool {
+        asked.audited
+    }
+
+    fn traced<'a>(&self, _: &'a Asked) -> Option<&'a str> {
+        None
+    }
+
+    fn refused(&self, _: &Asked, _: &InferError) {}
+
+    fn render(error: &InferError) -> Response<Body> {
+        reply::fail(error).map(Body::new)
     }
 }

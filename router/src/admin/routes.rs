@@ -12,10 +12,11 @@ use serde_json::json;
 use serve::{
     doors::oip::backend::Backend,
     error::InferError,
+    layers::Context,
     reply::{self, Reply},
 };
 
-use super::{Admin, TEXT, error::AdminError, scope::Arrival, views};
+use super::{Admin, TEXT, error::AdminError, views};
 use crate::metrics::CONTENT_TYPE;
 
 pub(super) type Asked<B> = State<Arc<Admin<B>>>;
@@ -56,9 +57,9 @@ pub(super) async fn models<B: Backend>(State(admin): Asked<B>) -> Response<Reply
 
 pub(super) async fn tenants<B: Backend>(
     State(admin): Asked<B>,
-    Extension(arrival): Extension<Arrival>,
+    Extension(context): Extension<Context>,
 ) -> Response<Reply> {
-    let tenants = admin.shared.access.load().tenants(arrival.at);
+    let tenants = admin.shared.access.load().tenants(context.arrived);
     reply::json(StatusCode::OK, &json!({ "tenants": tenants }))
 }
 

@@ -43,6 +43,11 @@ pub struct Caller {
     pub tenant: u32,
 }
 
+impl Caller {
+    /// Of no tenant, or not asked.
+    pub const UNKNOWN: Self = Self { tenant: NO_TENANT };
+}
+
 /// A caller that was let in.
 #[derive(Debug)]
 pub struct Admitted {
@@ -143,14 +148,14 @@ impl Access {
 
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, InferError> {
         if self.tenants.is_empty() {
-            return Ok(Caller { tenant: NO_TENANT });
+            return Ok(Caller::UNKNOWN);
         }
         let hash = bearer(headers).map(KeyHash::of).ok_or(InferError::Unauthorized)?;
         if let Some(&tenant) = self.by_key.get(&hash) {
             return Ok(Caller { tenant });
         }
         match self.keys.get(&hash) {
-            Some(key) if key.scopes.contains(&Scope::Infer) => Ok(Caller { tenant: NO_TENANT }),
+            Some(key) if key.scopes.contains(&Scope::Infer) => Ok(Caller::UNKNOWN),
             Some(_) => Err(InferError::Forbidden { needed: "a key with the infer scope" }),
             None => Err(InferError::Unauthorized),
         }

@@ -3,14 +3,21 @@
 pub(crate) mod coding;
 pub(crate) mod room;
 
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use config::RouterSettings;
-use http::{HeaderMap, Version, header};
+use http::{HeaderMap, Request, Version, header};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
-use tokio::time::{Instant, timeout, timeout_at};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout, timeout_at},
+};
 
 use self::{coding::Coding, room::Share};
 use crate::error::InferError;
@@ -45,7 +52,7 @@ impl BodyLimits {
 /// The whole body, unpacked, and what it holds. What is too long is not read to its end.
 pub(crate) async fn read(
     headers: &HeaderMap,
-    body: &mut Incoming,
+    body: &mut RequestBody,
     limits: BodyLimits,
     arrived: Instant,
 ) -> Result<(Bytes, Share), InferError> {
@@ -75,7 +82,7 @@ pub(crate) async fn read(
 }
 
 async fn collect(
-    body: &mut Incoming,
+    body: &mut RequestBody,
     limit_bytes: u64,
     share: &mut Share,
 ) -> Result<Bytes, InferError> {
@@ -106,22 +113,69 @@ async fn collect(
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-/// Reads on in what a reply left unread, within reason, so that the client can read that reply.
+/// The body of a request. What is left of it when it is dropped is read on for a while, so that the
+/// client can read the response.
 ///
 /// Closing an HTTP/1.1 connection with bytes unread resets it, and the client would see the reset
 /// instead of our reason. HTTP/2 has better manners, and a client that waits for `100 Continue` has
 /// sent nothing yet.
-pub(crate) fn discard(headers: &HeaderMap, version: Version, mut body: Incoming, most: u64) {
-    if body.is_end_stream() || version >= Version::HTTP_2 || headers.contains_key(header::EXPECT) {
-        return;
+#[derive(Debug)]
+pub struct RequestBody {
+    /// Present until the drop.
+    incoming: Option<Incoming>,
+    discard_bytes: u64,
+}
+
+impl RequestBody {
+    /// The body of `request`, of which up to `most` bytes are read on.
+    pub(crate) fn of(request: Request<Incoming>, most: u64) -> Request<Self> {
+        let polite =
+            request.version() >= Version::HTTP_2 || request.headers().contains_key(header::EXPECT);
+        let discard_bytes = if polite { 0 } else { most };
+        request.map(|body| Self { incoming: Some(body), discard_bytes })
     }
-    tokio::spawn(timeout(DISCARD, async move {
-        let mut read = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            read += frame.data_ref().map_or(0, |data| data.len() as u64);
-            if read > most {
-                return;
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let most = self.discard_bytes;
+        let Some(mut body) = self.incoming.take().filter(|body| most > 0 && !body.is_end_stream())
+        else {
+            return;
+        };
+        // There is no runtime if the last connections are dropped because it ends.
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(timeout(DISCARD, async move {
+            let mut read = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                read += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if read > most {
+                    return;
+                }
             }
+        }));
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.incoming {
+            Some(incoming) => Pin::new(incoming).poll_frame(cx),
+            None => Poll::Ready(None),
         }
-    }));
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
 }

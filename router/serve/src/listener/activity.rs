@@ -174,6 +174,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         max_connections: 1,
         max_header_bytes: 8_192,
+        max_body_bytes: 1,
         header_timeout: Duration::from_secs(10),
         body_timeout: Duration::from_secs(30),
         idle_timeout: Duration::from_secs(75),

@@ -1,9 +1,10 @@
-//! The accept loop and the life of a connection, for both listeners.
+//! Accepts connections for every door: TLS, limits and the drain.
 //!
 //! When every connection slot is taken the newest client is told so (503) and closed: a client left
 //! in the kernel's queue would learn of our trouble only by its own timeout.
 
 mod activity;
+mod connection;
 mod handshake;
 mod held;
 mod stream;
@@ -11,10 +12,8 @@ mod stream;
 use std::{
     convert::Infallible,
     error::Error,
-    future::{Future, poll_fn},
     io,
     net::SocketAddr,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -25,47 +24,25 @@ use std::{
 use bytes::Bytes;
 use config::RouterSettings;
 use futures_util::FutureExt;
-use http::{Request, Response};
-use hyper::{
-    body::{Body, Incoming},
-    service::service_fn,
-};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
-use oip::Memory;
-use parking_lot::Mutex;
-use tls::ServerConfig;
+use http::Response;
+use hyper::body::Body;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::{Notify, watch},
     time::{Instant, sleep, timeout},
 };
+use tower::Service;
 
-use self::{
-    activity::{Activity, Clock, Overdue},
-    handshake::handshake,
-    held::Held,
-    stream::Stream,
-};
-use crate::{drain::Phase, error::InferError, reply};
+pub use self::connection::{Arrival, Peer};
+use self::{connection::Connection, handshake::handshake};
+use crate::{drain::Phase, error::InferError, reply, shared::Shared};
 
 /// The smallest head limit hyper can keep.
 const MIN_HEADER_BYTES: usize = 8_192;
-/// Streams one HTTP/2 connection may have open.
-const MAX_STREAMS: u32 = 256;
-/// Streams a client may open and reset before we are done with it (CVE-2023-44487).
-const MAX_RESET_STREAMS: usize = 32;
-/// How far an HTTP/2 client may send ahead of us reading, per stream and in all.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
 /// How long to wait when the process is out of descriptors, and how often to say so.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// How long a client just accepted has to send its request once the listener is closed.
-const LAST_REQUEST: Duration = Duration::from_secs(1);
 /// Clients being told at one time that there is no room; others are closed without a word.
 const MAX_TURNED_AWAY: u32 = 64;
 /// What is read from a client that is turned away, in bytes and time.
@@ -75,10 +52,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// What a connection may take. Read anew for each, so a reload reaches every later one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections open at once.
     pub max_connections: u32,
-    /// Bytes of a request's head.
     pub max_header_bytes: usize,
+    /// Bytes of an unread body that are read on.
+    pub max_body_bytes: u64,
     /// Time for a head to arrive.
     pub header_timeout: Duration,
     /// Time for a client to read a response.
@@ -93,6 +70,7 @@ impl From<&RouterSettings> for Limits {
         Self {
             max_connections: settings.max_connections,
             max_header_bytes: max_header_bytes.clamp(MIN_HEADER_BYTES, u32::MAX as usize),
+            max_body_bytes: settings.max_body_bytes,
             header_timeout: settings.header_timeout,
             body_timeout: settings.body_timeout,
             idle_timeout: settings.idle_timeout,
@@ -100,81 +78,62 @@ impl From<&RouterSettings> for Limits {
     }
 }
 
-/// What a listener does with a request.
-pub trait Answer: Send + Sync + 'static {
-    /// The bodies of its replies.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
-        + Send
-        + Unpin
-        + 'static;
-
-    /// The limits now in force.
-    fn limits(&self) -> Limits;
-
-    /// The TLS to speak on connections from now on; none, they are plain.
-    fn tls(&self) -> Option<Arc<ServerConfig>>;
-
-    /// Answers one request. Dropping the future is the client hanging up.
-    fn answer(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-        peer: Arc<Peer>,
-    ) -> impl Future<Output = Response<Self::Body>> + Send;
-}
-
-/// Who is at the other end of a connection.
+/// A socket that accepts connections for one door.
 #[derive(Debug)]
-pub struct Peer {
-    /// Its address.
-    pub address: SocketAddr,
-    /// What it asked last.
-    pub(crate) said: Mutex<Memory>,
+pub struct Listener<S> {
+    pub tcp: TcpListener,
+    pub shared: Arc<Shared>,
+    /// Instead of the connections that the settings allow.
+    pub max_connections: Option<u32>,
+    /// Answers requests. It must be ready always.
+    pub service: S,
 }
 
-impl Peer {
-    fn at(address: SocketAddr) -> Arc<Self> {
-        Arc::new(Self { address, said: Mutex::default() })
-    }
-}
-
-/// Serves until `phase` is [`Phase::Closing`] and the last connection is done.
-pub async fn serve<A: Answer>(tcp: TcpListener, answer: Arc<A>, phase: watch::Receiver<Phase>) {
-    let mut closing = phase.clone();
-    let door = Door { answer, open: Arc::default(), phase };
-    let mut complained: Option<Instant> = None;
-    loop {
-        let close = closing.wait_for(|phase| *phase >= Phase::Closing).map(drop);
-        tokio::select! {
-            biased;
-            () = close => break,
-            accepted = tcp.accept() => if let Err(error) = door.welcome(accepted) {
-                if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-                    complained = Some(Instant::now());
-                    tracing::warn!(%error, "cannot accept; new connections wait");
+impl<S, B> Listener<S>
+where
+    S: Service<Arrival, Response = Response<B>, Error = Infallible, Future: Send + 'static>
+        + Clone
+        + Send
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+{
+    /// Serves until `phase` is [`Phase::Closing`] and the last connection is done.
+    pub async fn serve(self, phase: watch::Receiver<Phase>) {
+        let open = Arc::default();
+        let mut closing = phase.clone();
+        let mut complained: Option<Instant> = None;
+        loop {
+            let close = closing.wait_for(|phase| *phase >= Phase::Closing).map(drop);
+            tokio::select! {
+                biased;
+                () = close => break,
+                accepted = self.tcp.accept() => {
+                    let Err(error) = self.welcome(accepted, &open, &phase) else { continue };
+                    if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
+                        complained = Some(Instant::now());
+                        tracing::warn!(%error, "cannot accept; new connections wait");
+                    }
+                    sleep(ACCEPT_PAUSE).await;
                 }
-                sleep(ACCEPT_PAUSE).await;
-            },
+            }
         }
-    }
-    // Clients the kernel has already let in would be reset by closing the listener.
-    while let Some(accepted) = tcp.accept().now_or_never() {
-        if door.welcome(accepted).is_err() {
-            break;
+        // Clients the kernel has already let in would be reset by closing the listener.
+        while let Some(accepted) = self.tcp.accept().now_or_never() {
+            if self.welcome(accepted, &open, &phase).is_err() {
+                break;
+            }
         }
+        drop(self);
+        open.emptied().await;
     }
-    drop(tcp);
-    door.open.emptied().await;
-}
 
-struct Door<A> {
-    answer: Arc<A>,
-    open: Arc<Open>,
-    phase: watch::Receiver<Phase>,
-}
-
-impl<A: Answer> Door<A> {
     /// Starts a connection; an error is one of ours that waiting may cure.
-    fn welcome(&self, accepted: io::Result<(TcpStream, SocketAddr)>) -> io::Result<()> {
+    fn welcome(
+        &self,
+        accepted: io::Result<(TcpStream, SocketAddr)>,
+        open: &Arc<Open>,
+        phase: &watch::Receiver<Phase>,
+    ) -> io::Result<()> {
         let (tcp, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) if is_theirs(&error) => return Ok(()),
@@ -183,21 +142,23 @@ impl<A: Answer> Door<A> {
         // Without this, small replies wait for the client's delayed acknowledgement; it only fails
         // on a socket that is already gone.
         let _: io::Result<()> = tcp.set_nodelay(true);
-        let most = self.answer.limits().max_connections;
-        if let Some(slot) = self.open.enter(most) {
-            let (answer, phase) = (Arc::clone(&self.answer), self.phase.clone());
+        let limits = Limits::from(&**self.shared.settings.load());
+        let (most, tls) =
+            (self.max_connections.unwrap_or(limits.max_connections), self.shared.http_tls());
+        if let Some(slot) = open.enter(most) {
+            let (drain, phase) = (Arc::clone(&self.shared.drain), phase.clone());
+            let connection =
+                Connection { peer, limits, drain, phase, service: self.service.clone() };
             tokio::spawn(async move {
                 let _slot = slot;
-                let Some(config) = answer.tls() else {
-                    return connection(tcp, peer, answer, phase).await;
-                };
-                if let Some(stream) = handshake(tcp, config, &answer.limits()).await {
+                let Some(config) = tls else { return connection.serve(tcp).await };
+                if let Some(stream) = handshake(tcp, config, &limits).await {
                     // Apart, so that a plain connection does not take the room of a secured one.
-                    Box::pin(connection(stream, peer, answer, phase)).await;
+                    Box::pin(connection.serve(stream)).await;
                 }
             });
-        } else if self.answer.tls().is_none()
-            && let Some(turn) = self.open.turn_away()
+        } else if tls.is_none()
+            && let Some(turn) = open.turn_away()
         {
             let error = InferError::TooManyConnections { open: most.into() };
             tokio::spawn(async move {
@@ -236,69 +197,6 @@ async fn farewell(mut tcp: TcpStream, words: Bytes) {
             }
         }
     }
-}
-
-async fn connection<A: Answer, T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: T,
-    peer: SocketAddr,
-    answer: Arc<A>,
-    mut phase: watch::Receiver<Phase>,
-) {
-    let mut limits = answer.limits();
-    let peer = Peer::at(peer);
-    let activity = Activity::new();
-    let mut clock = Clock::new(Arc::clone(&activity), &limits);
-    let io = TokioIo::new(Stream::new(stream, Arc::clone(&activity)));
-    let service = service_fn(|request| {
-        let (answer, peer, busy) = (Arc::clone(&answer), Arc::clone(&peer), activity.begin());
-        async move {
-            let response = answer.answer(request, peer).await;
-            Ok::<_, Infallible>(response.map(|body| Held::new(body, busy)))
-        }
-    });
-    let builder = protocol(&limits);
-    let mut connection = pin!(builder.serve_connection(io, service));
-    phase.mark_changed();
-    loop {
-        tokio::select! {
-            biased;
-            _ = connection.as_mut() => return,
-            changed = phase.changed() => {
-                let now = *phase.borrow_and_update();
-                if changed.is_err() || now == Phase::Cut {
-                    return;
-                }
-                if now == Phase::Closing {
-                    limits.header_timeout = limits.header_timeout.min(LAST_REQUEST);
-                    if !activity.expects_request() {
-                        connection.as_mut().graceful_shutdown();
-                    }
-                }
-            }
-            overdue = poll_fn(|cx| clock.poll(cx, &limits)) => match overdue {
-                Overdue::Stuck => return,
-                Overdue::Idle => {
-                    connection.as_mut().graceful_shutdown();
-                    let _: Result<_, _> = timeout(limits.idle_timeout, connection.as_mut()).await;
-                    return;
-                }
-            }
-        }
-    }
-}
-
-fn protocol(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().max_buf_size(limits.max_header_bytes);
-    builder
-        .http2()
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
-        .max_local_error_reset_streams(MAX_RESET_STREAMS)
-        .max_header_list_size(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW);
-    builder
 }
 
 /// The connections open now.

@@ -5,24 +5,22 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use config::Class;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use hyper::body::Incoming;
 use oip::{Encoded, Memory, Parameters, Signature, Value};
 use tokio::task::spawn_blocking;
 
-use super::{Call, ServerState, backend::Backend, route::Target};
+use super::{ServerState, backend::Backend};
 use crate::{
-    auth::{Access, Admitted, Caller},
     body::{
         self,
         coding::{Coding, MIN_PACKED_BYTES},
         room::Share,
     },
     error::InferError,
+    layers::Call,
     listener::Peer,
     model::{Availability, Served},
     reply::{self, JSON, OCTETS, Reply},
     request::Request,
-    trace::Traced,
 };
 
 /// The length of the JSON part of a body, both ways.
@@ -39,48 +37,25 @@ const INLINE_PACKED_BYTES: usize = 32 << 10;
 /// When to ask again for a model that has said nothing of itself yet.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
-/// Answers `POST /v2/models/{model}[/versions/{version}]/infer`.
+/// Answers `POST /v2/models/{model}[/versions/{version}]/infer` of a client that may ask.
 pub(super) async fn infer<B: Backend>(
     state: &ServerState<B>,
-    call: &Call<'_>,
-    (body, traced): (&mut Incoming, Option<Arc<Traced>>),
-    target: &Target<'_>,
+    call: &mut Call,
+    found: Result<Arc<B::Model>, InferError>,
 ) -> Result<Response<Reply>, InferError> {
-    let refuse = |model: Option<&B::Model>, error| {
-        state.backend.refused(model, &error);
-        Err(error)
-    };
-    let access = state.access.load_full();
-    let admitted = access.admit(&call.head.headers, call.arrived);
-    let (Admitted { caller, pass: _pass }, model) = match (admitted, state.find(target)) {
-        (Ok(admitted), Ok(model)) => (admitted, model),
-        (Ok(_), Err(error)) => return refuse(None, error),
-        (Err(error), found) => return refuse(found.ok().as_deref(), error),
-    };
-    let underway = access.metrics(caller).begin();
-    let asked = Asked { model: &*model, access: &access, caller, traced };
-    let answered = answer(state, call, body, asked).await;
+    let model = found.inspect_err(|error| state.backend.refused(None, error))?;
+    let underway = call.context.access.metrics(call.context.caller).begin();
+    let answered = answer(state, call, &*model).await;
     underway.told(answered.as_ref().err());
     answered
 }
 
-/// Which model a caller asks, and whether that is traced.
-struct Asked<'a, M> {
-    model: &'a M,
-    access: &'a Access,
-    caller: Caller,
-    traced: Option<Arc<Traced>>,
-}
-
-/// Answers a caller that may ask this model.
 async fn answer<B: Backend>(
     state: &ServerState<B>,
-    call: &Call<'_>,
-    body: &mut Incoming,
-    asked: Asked<'_, B::Model>,
+    call: &mut Call,
+    model: &B::Model,
 ) -> Result<Response<Reply>, InferError> {
-    let model = asked.model;
-    let prepared = prepare(state, call, body, asked).await;
+    let prepared = prepare(state, call, model).await;
     let (decoded, request, _share) =
         prepared.inspect_err(|error| state.backend.refused(Some(model), error))?;
     let answer = model.infer(request).await?;
@@ -98,26 +73,25 @@ async fn answer<B: Backend>(
 /// Reads and checks the request; nothing that fails here has reached a queue.
 async fn prepare<B: Backend>(
     state: &ServerState<B>,
-    call: &Call<'_>,
-    body: &mut Incoming,
-    asked: Asked<'_, B::Model>,
+    call: &mut Call,
+    model: &B::Model,
 ) -> Result<(oip::Request, Request, Share), InferError> {
-    let Asked { model, access, caller, traced } = asked;
-    let headers = &call.head.headers;
+    let Call { head, body, context } = call;
+    let headers = &head.headers;
     let signature = known_signature(model)?;
     let header_length = header_length(headers)?;
-    let (body, share) = body::read(headers, body, state.body_limits(), call.arrived).await?;
-    let mut decoded = decode(call.peer, body, header_length, &signature).await?;
+    let (body, share) = body::read(headers, body, state.body_limits(), context.arrived).await?;
+    let mut decoded = decode(&context.peer, body, header_length, &signature).await?;
     let rows = signature.check(&mut decoded, model.max_batch())?;
-    access.charge_rows(caller, rows);
+    context.access.charge_rows(context.caller, rows);
     let request = Request {
         rows,
-        arrived: call.arrived,
+        arrived: context.arrived,
         timeout: timeout(headers, &decoded.parameters)?,
         class: class(headers, &decoded.parameters)?.unwrap_or_else(|| model.class()),
-        tenant: caller.tenant,
+        tenant: context.caller.tenant,
         inputs: std::mem::take(&mut decoded.inputs),
-        traced,
+        traced: context.traced.take(),
     };
     Ok((decoded, request, share))
 }

@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 
-use config::Scope;
 use http::{Response, StatusCode};
-use hyper::body::Incoming;
 use oip::model::{
     IndexEntry, IndexRequest, ModelConfig, ModelMetadata, ModelState, ServerMetadata, Statistics,
 };
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    Call, ServerState,
-    backend::Backend,
-    infer::no_replica,
-    route::{Question, Target},
-};
+use super::{ServerState, backend::Backend, infer::no_replica, route::Question};
 use crate::{
     body::{self, BodyLimits},
     error::InferError,
+    layers::Call,
     model::{Availability, Served},
     reply::{self, Reply},
 };
@@ -64,12 +58,10 @@ pub fn ready<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
 }
 
 /// `GET /v2/models/{model}[/versions/{version}][/...]`.
-pub(super) fn about<B: Backend>(
-    state: &ServerState<B>,
-    target: &Target<'_>,
+pub(super) fn about(
+    model: &impl Served,
     question: Question,
 ) -> Result<Response<Reply>, InferError> {
-    let model = &*state.find(target)?;
     let signature = || model.signature().ok_or_else(|| no_replica(model));
     Ok(match question {
         Question::Metadata => {
@@ -107,10 +99,9 @@ pub(super) fn all_stats<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
 /// `POST /v2/repository/index`.
 pub(super) async fn index<B: Backend>(
     state: &ServerState<B>,
-    call: &Call<'_>,
-    body: &mut Incoming,
+    call: &mut Call,
 ) -> Result<Response<Reply>, InferError> {
-    let wanted: IndexRequest = read(state, call, body).await?;
+    let wanted: IndexRequest = read(state, call).await?;
     let entries: Vec<IndexEntry> = state
         .backend
         .models()
@@ -142,17 +133,15 @@ struct LoadRequest {
 /// service, or takes it out.
 pub(super) async fn put_in_service<B: Backend>(
     state: &ServerState<B>,
-    call: &Call<'_>,
-    body: &mut Incoming,
-    (model, in_service): (&str, bool),
+    call: &mut Call,
+    found: Result<Arc<B::Model>, InferError>,
+    in_service: bool,
 ) -> Result<Response<Reply>, InferError> {
-    state.access.load().require(Scope::Admin, &call.head.headers, call.peer.address)?;
-    let request: LoadRequest = read(state, call, body).await?;
+    let request: LoadRequest = read(state, call).await?;
     if in_service && !request.parameters.is_empty() {
         return Err(InferError::Unsupported { what: "changing a model's configuration on load" });
     }
-    let target = Target { model: model.into(), version: None };
-    let model = state.find(&target)?;
+    let model = found?;
     model.set_in_service(in_service);
     tracing::info!(model = model.name(), in_service, "model service changed by request");
     Ok(reply::json(StatusCode::OK, &json!({})))
@@ -161,15 +150,15 @@ pub(super) async fn put_in_service<B: Backend>(
 /// The body as JSON, or the default if there is none.
 async fn read<B: Backend, T: Default + for<'de> Deserialize<'de>>(
     state: &ServerState<B>,
-    call: &Call<'_>,
-    body: &mut Incoming,
+    call: &mut Call,
 ) -> Result<T, InferError> {
     let limits = BodyLimits {
         arriving_bytes: MAX_CALL_BYTES,
         unpacked_bytes: MAX_CALL_BYTES,
         ..state.body_limits()
     };
-    let (body, _share) = body::read(&call.head.headers, body, limits, call.arrived).await?;
+    let Call { head, body, context } = call;
+    let (body, _share) = body::read(&head.headers, body, limits, context.arrived).await?;
     if body.trim_ascii().is_empty() {
         return Ok(T::default());
     }

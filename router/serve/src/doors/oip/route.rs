@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use config::Scope;
 use http::Method;
 
-use crate::error::InferError;
+use crate::{error::InferError, resolve::Target};
 
 /// The longest piece of a path that an error repeats.
 const QUOTED_BYTES: usize = 80;
@@ -65,39 +65,76 @@ pub const ROUTES: &[Endpoint] = &[
     administer("/v2/repository/models/{model}/load", "Puts a model back in service."),
 ];
 
-/// What a path asks for.
+/// What a path asks for; `T` is the model, named or found.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Route<'a> {
+pub enum Route<T> {
     Server,
     Live,
     Ready,
     AllStats,
-    Model(Target<'a>, Question),
-    Infer(Target<'a>),
+    Model(T, Question),
+    Infer(T),
     Index,
-    Load(Cow<'a, str>),
-    Unload(Cow<'a, str>),
+    Load(T),
+    Unload(T),
     /// Part of the protocol family that Sluice does not have, by name.
     Unsupported(&'static str),
 }
 
 /// What is asked about one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
+pub enum Question {
     Metadata,
     Ready,
     Config,
     Stats,
 }
 
-/// The model, and the version if the path has one.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target<'a> {
-    pub(super) model: Cow<'a, str>,
-    pub(super) version: Option<Cow<'a, str>>,
+impl<T> Route<T> {
+    /// The same, of the model that `find` finds.
+    pub(super) fn map<U>(self, find: impl FnOnce(T) -> U) -> Route<U> {
+        match self {
+            Self::Server => Route::Server,
+            Self::Live => Route::Live,
+            Self::Ready => Route::Ready,
+            Self::AllStats => Route::AllStats,
+            Self::Model(model, question) => Route::Model(find(model), question),
+            Self::Infer(model) => Route::Infer(find(model)),
+            Self::Index => Route::Index,
+            Self::Load(model) => Route::Load(find(model)),
+            Self::Unload(model) => Route::Unload(find(model)),
+            Self::Unsupported(what) => Route::Unsupported(what),
+        }
+    }
+
+    pub(super) fn scope(&self) -> Option<Scope> {
+        match self {
+            Self::Infer(_) => Some(Scope::Infer),
+            Self::Load(_) | Self::Unload(_) => Some(Scope::Admin),
+            Self::Server
+            | Self::Live
+            | Self::Ready
+            | Self::AllStats
+            | Self::Model(..)
+            | Self::Index
+            | Self::Unsupported(_) => None,
+        }
+    }
+
+    pub(super) fn is_audited(&self) -> bool {
+        self.scope() == Some(Scope::Admin)
+    }
+
+    fn methods(&self) -> &'static [&'static str] {
+        match self {
+            Self::Server | Self::Live | Self::Ready | Self::AllStats | Self::Model(..) => READ,
+            Self::Infer(_) | Self::Index | Self::Load(_) | Self::Unload(_) => WRITE,
+            Self::Unsupported(_) => ANY,
+        }
+    }
 }
 
-impl<'a> Route<'a> {
+impl<'a> Route<Target<'a>> {
     /// Reads `path`, and checks `method` against it.
     pub(super) fn of(method: &Method, path: &'a str) -> Result<Self, InferError> {
         let route = Self::parse(path).ok_or_else(|| unknown(path))?;
@@ -162,21 +199,14 @@ impl<'a> Route<'a> {
                 return Some(Self::Index);
             }
             let (model, verb) = tail.strip_prefix("models/")?.split_once('/')?;
+            let target = Target { model: decoded(model)?, version: None };
             match verb {
-                "load" => Some(Self::Load(decoded(model)?)),
-                "unload" => Some(Self::Unload(decoded(model)?)),
+                "load" => Some(Self::Load(target)),
+                "unload" => Some(Self::Unload(target)),
                 _ => None,
             }
         };
         parse(tail).or_else(|| parse(tail.split_once('/')?.1))
-    }
-
-    fn methods(&self) -> &'static [&'static str] {
-        match self {
-            Self::Server | Self::Live | Self::Ready | Self::AllStats | Self::Model(..) => READ,
-            Self::Infer(_) | Self::Index | Self::Load(_) | Self::Unload(_) => WRITE,
-            Self::Unsupported(_) => ANY,
-        }
     }
 }
 
@@ -213,11 +243,11 @@ fn decoded(segment: &str) -> Option<Cow<'_, str>> {
 mod tests {
     use super::*;
 
-    fn get(path: &str) -> Result<Route<'_>, u16> {
+    fn get(path: &str) -> Result<Route<Target<'_>>, u16> {
         Route::of(&Method::GET, path).map_err(|error| error.status().as_u16())
     }
 
-    fn post(path: &str) -> Result<Route<'_>, u16> {
+    fn post(path: &str) -> Result<Route<Target<'_>>, u16> {
         Route::of(&Method::POST, path).map_err(|error| error.status().as_u16())
     }
 
@@ -250,9 +280,9 @@ mod tests {
             ("/v2/models/m/versions/1/infer", Route::Infer(target("m", Some("1")))),
             ("/v2/repository/index", Route::Index),
             ("/v2/repository/disk/index", Route::Index),
-            ("/v2/repository/models/m/load", Route::Load("m".into())),
-            ("/v2/repository/models/m/unload", Route::Unload("m".into())),
-            ("/v2/repository/disk/models/m/load", Route::Load("m".into())),
+            ("/v2/repository/models/m/load", Route::Load(target("m", None))),
+            ("/v2/repository/models/m/unload", Route::Unload(target("m", None))),
+            ("/v2/repository/disk/models/m/load", Route::Load(target("m", None))),
             ("/v2/systemsharedmemory/region/a/register", Route::Unsupported("shared memory")),
             ("/v2/cudasharedmemory/status", Route::Unsupported("shared memory")),
             ("/v2/trace/setting", Route::Unsupported("trace settings")),
@@ -269,14 +299,9 @@ mod tests {
     fn described_routes_are_served() {
         for row in ROUTES {
             let route = Route::of(&row.method.parse().unwrap(), row.path).unwrap();
-            let acts = matches!(route, Route::Load(_) | Route::Unload(_));
             assert!(!matches!(route, Route::Unsupported(_)), "{}", row.path);
-            assert_eq!(
-                (row.audited, row.scope == Some(Scope::Admin)),
-                (acts, acts),
-                "{}",
-                row.path
-            );
+            let said = (row.scope, row.audited);
+            assert_eq!(said, (route.scope(), route.is_audited()), "{}", row.path);
         }
     }
 
