@@ -157,7 +157,9 @@ pub fn decide(world: &World, memory: &Memory) -> (Round, Memory) {
     let served = place.served(&sites);
     let lent = loans.lend(world, settled, &needs, &served);
     let progress = place.progress(world, &sites, &replicas, &snapshot);
-    let advice = place.advise(world, &sites, &forecasts, &mut turn.events);
+    let is_current = planned || !due;
+    let failures = place.unplaced(world, &sites, is_current, &mut turn.events);
+    let advice = place.advise(world, &forecasts, &failures);
     let round = Round {
         cuts: sites.cuts(),
         admit: turn.admit,
@@ -182,13 +184,11 @@ pub fn decide(world: &World, memory: &Memory) -> (Round, Memory) {
 impl PlaceMemory {
     /// What clients of each model are answered while it has no replica.
     fn advise(
-        &mut self,
+        &self,
         world: &World,
-        sites: &Sites,
         forecasts: &[Forecast],
-        events: &mut Vec<Event>,
+        failures: &BTreeMap<String, String>,
     ) -> BTreeMap<String, Advice> {
-        let failures = self.unplaced(world, sites, events);
         let advice = |(model, forecast): (&ModelTerms, &Forecast)| {
             let loads_in = self.demands.load_time(&model.name);
             let asleep = model.replicas_min == 0 && forecast.why == Why::Idle;
@@ -202,11 +202,13 @@ impl PlaceMemory {
         world.models.iter().zip(forecasts).map(advice).collect()
     }
 
-    /// Models that have no room anywhere, and why; each is said once.
+    /// Models that have no room anywhere, and why; each is said once. A plan of another fleet than that
+    /// of now proves nothing.
     fn unplaced(
         &mut self,
         world: &World,
         sites: &Sites,
+        is_current: bool,
         events: &mut Vec<Event>,
     ) -> BTreeMap<String, String> {
         let mut failures = BTreeMap::new();
@@ -215,7 +217,7 @@ impl PlaceMemory {
             return failures;
         };
         // A worker that is drained, or about to go, may come back.
-        let is_final = sites.all.iter().all(|site| site.open);
+        let is_final = is_current && sites.all.iter().all(|site| site.open);
         let mut unplaced = BTreeSet::new();
         for refusal in &plan.decision.refusals {
             let Some(index) = refusal.model else { continue };

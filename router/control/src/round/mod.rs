@@ -35,6 +35,8 @@ use crate::{
 const REST: Duration = Duration::from_millis(5);
 /// Planning takes at most about this part of the time.
 const LEISURE: u32 = 10;
+/// The planner rests no longer, however long a plan took on a busy machine.
+const LONGEST_REST: Duration = Duration::from_secs(10);
 
 /// The rounds of one term.
 struct Rounds {
@@ -122,7 +124,8 @@ impl Rounds {
         if round.planned {
             // Slices that are reclaimed must hear of it, and be taken when they come.
             let leisure = if round.reclaims() { 1 } else { LEISURE };
-            self.rests_until = Instant::now() + began.elapsed() * leisure;
+            let rest = (began.elapsed() * leisure).min(LONGEST_REST);
+            self.rests_until = Instant::now() + rest;
         }
         control.jobs().explain(round.waits.clone());
         let committed = self.commits.commit(control.jobs(), &round, &next.loans).await;

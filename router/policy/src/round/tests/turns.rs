@@ -251,3 +251,15 @@ fn model_serves_on_while_its_slice_is_cut_away() {
     }
     assert!(bench.world.workers[0].gpus[0].slices.iter().all(|one| one.position != "3g.40gb@0"));
 }
+
+#[test]
+fn model_has_not_failed_by_a_plan_of_an_earlier_fleet() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.world.drained.insert("w0".to_owned());
+    bench.round(20);
+    bench.world.drained.clear();
+    bench.world.rested = false;
+    let round = bench.round(20);
+    assert!(round.plan_due);
+    assert_eq!(round.advice["m"].absent, Absent::Loading);
+}
