@@ -21,32 +21,14 @@ fn a_job_of_the_command_line_runs_on_an_idle_slice_and_ends() {
         (output.status.code(), said, String::from_utf8(output.stderr).unwrap())
     };
     let line = "echo on $CUDA_VISIBLE_DEVICES; echo rank $RANK of $WORLD_SIZE";
-    let submitted = job(&[
-        "submit",
-        "--name",
-        "hello",
-        "--idempotency-key",
-        "one",
-        "--",
-        "/bin/sh",
-        "-c",
-        line,
-    ]);
+    let hello =
+        ["submit", "--name", "hello", "--idempotency-key", "one", "--", "/bin/sh", "-c", line];
+    let submitted = job(&hello);
     assert_eq!((submitted.0, submitted.1.as_str()), (Some(0), "1\n"), "{}", submitted.2);
     let (code, log, why) = job(&["logs", "-f", "1"]);
     assert_eq!(code, Some(0), "{why}");
     assert!(log.starts_with("on MIG-") && log.ends_with("rank 0 of 1\n"), "{log:?}");
-    let again = job(&[
-        "submit",
-        "--name",
-        "hello",
-        "--idempotency-key",
-        "one",
-        "--",
-        "/bin/sh",
-        "-c",
-        line,
-    ]);
+    let again = job(&hello);
     assert_eq!((again.0, again.1.as_str()), (Some(0), "1\n"), "it was submitted before");
     let (_, list, _) = job(&["list"]);
     assert_eq!(list.lines().count(), 2, "{list}");

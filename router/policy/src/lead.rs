@@ -96,7 +96,7 @@ impl Candidate {
     }
 
     /// Takes in what came of `ask`, which was sent at `sent`.
-    pub fn answered(&mut self, ask: Ask, answer: Answer, (sent, now): (Moment, Moment)) {
+    pub fn answered(&mut self, ask: Ask, answer: Answer, sent: Moment, now: Moment) {
         // What had lapsed when it was asked for is not taken up again, whatever the answer.
         self.lapse(sent);
         match (ask, answer, &mut self.state) {

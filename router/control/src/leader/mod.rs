@@ -199,7 +199,7 @@ impl Standing {
     pub(crate) fn answered(&self, ask: Ask, answer: Answer, sent: Instant) -> Option<Turn> {
         let mut elected = self.elected.as_ref()?.lock();
         let (sent, now) = (elected.clock.moment(sent), elected.clock.now());
-        elected.candidate.answered(ask, answer, (sent, now));
+        elected.candidate.answered(ask, answer, sent, now);
         let term = elected.term();
         let before = std::mem::replace(&mut elected.seen, term);
         let turn = match (before, term) {

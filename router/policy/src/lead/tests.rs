@@ -12,10 +12,10 @@ fn at(ms: u64) -> Moment {
 fn leader() -> Candidate {
     let mut candidate = Candidate::new(TTL);
     let (grant, _) = candidate.next();
-    candidate.answered(grant, Answer::Granted { lease: 1, ttl: TTL }, (at(0), at(5)));
+    candidate.answered(grant, Answer::Granted { lease: 1, ttl: TTL }, at(0), at(5));
     let (campaign, _) = candidate.next();
     assert_eq!(campaign, Ask::Campaign { lease: 1 });
-    candidate.answered(campaign, Answer::Won { term: 7 }, (at(5), at(10)));
+    candidate.answered(campaign, Answer::Won { term: 7 }, at(5), at(10));
     candidate
 }
 
@@ -31,7 +31,7 @@ fn a_renewal_counts_from_when_it_was_sent() {
     let mut leader = leader();
     let (renew, due) = leader.next();
     assert_eq!((renew, due), (Ask::Renew { lease: 1 }, at(1_000)));
-    leader.answered(renew, Answer::Renewed, (at(1_000), at(1_900)));
+    leader.answered(renew, Answer::Renewed, at(1_000), at(1_900));
     assert_eq!(leader.term(at(3_699)), Some(7));
     assert_eq!(leader.term(at(3_700)), None);
 }
@@ -39,7 +39,7 @@ fn a_renewal_counts_from_when_it_was_sent() {
 #[test]
 fn a_tenure_that_lapsed_is_not_taken_up_again_by_a_late_answer() {
     let mut leader = leader();
-    leader.answered(Ask::Renew { lease: 1 }, Answer::Renewed, (at(1_000), at(9_000)));
+    leader.answered(Ask::Renew { lease: 1 }, Answer::Renewed, at(1_000), at(9_000));
     assert_eq!(leader.term(at(9_000)), None);
     assert_eq!(leader.next(), (Ask::Grant { before: Some(1) }, Moment::default()));
 }
@@ -47,7 +47,7 @@ fn a_tenure_that_lapsed_is_not_taken_up_again_by_a_late_answer() {
 #[test]
 fn lapsed_lease_is_not_resumed_by_a_late_ask() {
     let mut leader = leader();
-    leader.answered(Ask::Renew { lease: 1 }, Answer::Renewed, (at(2_700), at(2_710)));
+    leader.answered(Ask::Renew { lease: 1 }, Answer::Renewed, at(2_700), at(2_710));
     assert_eq!(leader.term(at(2_710)), None);
     assert_eq!(leader.lease(), None);
 }
@@ -56,7 +56,7 @@ fn lapsed_lease_is_not_resumed_by_a_late_ask() {
 fn a_renewal_that_failed_is_tried_again_while_there_is_time() {
     let mut leader = leader();
     let (renew, _) = leader.next();
-    leader.answered(renew, Answer::Failed, (at(1_000), at(1_100)));
+    leader.answered(renew, Answer::Failed, at(1_000), at(1_100));
     assert_eq!(leader.next(), (renew, at(1_350)));
     assert_eq!(leader.term(at(1_350)), Some(7));
 }
@@ -65,9 +65,9 @@ fn a_renewal_that_failed_is_tried_again_while_there_is_time() {
 fn one_that_lost_tries_again_at_once_when_the_place_is_vacant() {
     let mut candidate = Candidate::new(TTL);
     let (grant, _) = candidate.next();
-    candidate.answered(grant, Answer::Granted { lease: 2, ttl: TTL }, (at(0), at(0)));
+    candidate.answered(grant, Answer::Granted { lease: 2, ttl: TTL }, at(0), at(0));
     let (campaign, _) = candidate.next();
-    candidate.answered(campaign, Answer::Lost, (at(0), at(1)));
+    candidate.answered(campaign, Answer::Lost, at(0), at(1));
     assert_eq!(candidate.next(), (campaign, at(501)));
     candidate.vacant(at(200));
     assert_eq!(candidate.next(), (campaign, at(200)));
@@ -168,7 +168,7 @@ fn run(seed: u64) -> Vec<u64> {
                 Some((ask, sent, _, answer, returns)) if returns <= now_ms => {
                     let lost = faulty && random.below(10) == 0;
                     let answer = answer.filter(|_| !lost).unwrap_or(Answer::Failed);
-                    person.candidate.answered(ask, answer, (sent, now));
+                    person.candidate.answered(ask, answer, sent, now);
                     person.asked = None;
                 }
                 Some(_) => {}

@@ -23,7 +23,7 @@ pub(super) fn plan(problem: &Problem) -> Result<Plan, PlanError> {
         let mut gpus: Vec<usize> = (0..bins.gpus.len()).collect();
         gpus.sort_by_key(|gpu| (std::cmp::Reverse(bins.compute(*gpu)), *gpu));
         let rate_rps = bins.rps(model, slot);
-        if !gpus.into_iter().any(|gpu| put(&mut bins, gpu, model, (slot, rate_rps))) {
+        if !gpus.into_iter().any(|gpu| put(&mut bins, gpu, model, slot, rate_rps)) {
             return Err(bins.too_small());
         }
     }
@@ -65,7 +65,7 @@ fn segments(bins: &Bins<'_>) -> Vec<(usize, usize)> {
 }
 
 /// Puts a slice of the type wanted, or on another kind of GPU the smallest that serves as much.
-fn put(bins: &mut Bins<'_>, gpu: usize, model: usize, (slot, rate_rps): (usize, f64)) -> bool {
+fn put(bins: &mut Bins<'_>, gpu: usize, model: usize, slot: usize, rate_rps: f64) -> bool {
     let slot = if bins.slots(gpu, model).any(|own| own == slot) {
         Some(slot)
     } else {
@@ -131,7 +131,7 @@ fn fill_hole(bins: &mut Bins<'_>, emptied: usize, model: usize, rest: f64) -> Op
         });
         for slot in small {
             let rate_rps = bins.rps(model, slot);
-            if put(bins, gpu, model, (slot, rate_rps)) {
+            if put(bins, gpu, model, slot, rate_rps) {
                 return Some(rate_rps);
             }
         }
