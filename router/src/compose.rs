@@ -68,7 +68,6 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// What a router is started with.
 #[derive(Debug)]
 pub struct Start {
     pub config: Config,

@@ -11,7 +11,6 @@ use serve::{
 };
 use tokio::sync::watch;
 
-/// What the control plane steers.
 #[derive(Debug)]
 pub struct Plane {
     models: Arc<ArcSwap<Models>>,
@@ -24,7 +23,6 @@ impl Plane {
         Self { models, replicas: Replicas::default() }
     }
 
-    /// The connections to replicas.
     pub fn connections(&self) -> &Replicas {
         &self.replicas
     }

@@ -112,7 +112,6 @@ impl Registry {
         self.control.jobs()
     }
 
-    /// What operators want of the fleet.
     pub fn orders(&self) -> &Arc<Orders> {
         self.control.orders()
     }
@@ -195,7 +194,6 @@ impl Registry {
         self.control.planned()
     }
 
-    /// Remembers every model's counts of now.
     pub fn take_counts(&self) {
         self.models.load().iter().for_each(|model| model.take_counts());
     }

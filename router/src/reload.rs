@@ -18,7 +18,6 @@ use crate::{
 /// Why the configuration in force stayed as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The file has problems.
     #[error("the new configuration has {} problems; the old one stays", .problems.len())]
     Invalid {
         /// Each as `file:line:column: message`.
@@ -26,10 +25,7 @@ pub enum ReloadError {
     },
     /// It cannot be applied now, or not without a restart.
     #[error("{why}; the old configuration stays")]
-    Conflict {
-        /// What prevents it.
-        why: String,
-    },
+    Conflict { why: String },
     /// The objective asked for is not valid for its model.
     #[error(transparent)]
     Objective(#[from] ObjectiveError),

@@ -40,30 +40,22 @@ const CALM: Duration = Duration::from_secs(300);
 /// The clock begins some days after 1970, so that what is recalled lies before it.
 const EPOCH_S: u64 = 10 * 86_400;
 
-/// A claim that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{claim}, {at_s} s after the start")]
 pub struct Violated {
-    /// When.
     pub at_s: u64,
-    /// What.
     pub claim: String,
 }
 
-/// A replica that serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving {
     /// Its model, by index.
     pub model: usize,
-    /// The kind of its GPU.
     pub kind: &'static Kind,
-    /// The profile of its slice.
     pub profile: &'static str,
-    /// Its processes.
     pub processes: u32,
     /// Processes on the slice, its own among them.
     pub sharers: u32,
-    /// Its part of its GPU's compute.
     pub part: f64,
 }
 
@@ -315,7 +307,6 @@ impl SimWorkers {
         needs.wanted.iter().map(of).sum()
     }
 
-    /// GPUs there are.
     pub fn gpus(&self) -> usize {
         self.world.workers.len()
     }
@@ -416,7 +407,6 @@ fn reshape(gpu: &mut SeenGpu, told: &GpuAssignment, delays: &Delays) -> Duration
     takes
 }
 
-/// The account of jobs of nobody.
 pub(crate) fn nobody() -> TenantTerms {
     TenantTerms { name: String::new(), share: 1.0, quota: u32::MAX }
 }

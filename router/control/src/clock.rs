@@ -23,7 +23,6 @@ impl WallClock {
         Self { started: Instant::now(), started_at: Moment::default() + since }
     }
 
-    /// The present.
     pub fn now(&self) -> Moment {
         self.moment(Instant::now())
     }
@@ -43,7 +42,6 @@ impl WallClock {
         self.now().micros() / 1000
     }
 
-    /// How long it has run.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }

@@ -11,7 +11,6 @@ use crate::{
     plan::Planned, plane::DataPlane,
 };
 
-/// The control plane of one router.
 #[derive(Debug)]
 pub struct Control {
     plane: Arc<dyn DataPlane>,
@@ -28,11 +27,8 @@ pub struct Control {
 /// What the control plane has stored, and whether this router may change it.
 #[derive(Debug)]
 pub struct Stored {
-    /// The training jobs.
     pub jobs: Arc<Jobs>,
-    /// What operators have ordered.
     pub orders: Arc<Orders>,
-    /// What warm-ups and serving have taught.
     pub learned: Arc<Learned>,
     /// Whether this router may act.
     pub leadership: Arc<Standing>,
@@ -55,7 +51,6 @@ impl Control {
         })
     }
 
-    /// The data plane.
     pub fn plane(&self) -> &Arc<dyn DataPlane> {
         &self.plane
     }
@@ -65,32 +60,26 @@ impl Control {
         &self.leadership
     }
 
-    /// The training jobs.
     pub fn jobs(&self) -> &Arc<Jobs> {
         &self.jobs
     }
 
-    /// What operators have ordered.
     pub fn orders(&self) -> &Arc<Orders> {
         &self.orders
     }
 
-    /// What warm-ups and serving have taught.
     pub fn learned(&self) -> &Arc<Learned> {
         &self.learned
     }
 
-    /// The workers.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
 
-    /// What was decided last.
     pub fn planned(&self) -> &Arc<Planned> {
         &self.planned
     }
 
-    /// The clock of every decision.
     pub fn clock(&self) -> WallClock {
         self.clock
     }

@@ -27,7 +27,6 @@ pub struct Learned {
     store: Option<Mutex<Store>>,
 }
 
-/// All of it at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
     /// In milliseconds since 1970.
@@ -36,7 +35,6 @@ pub(crate) struct Memory {
     pub(crate) models: BTreeMap<String, OfModel>,
 }
 
-/// What was learned of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OfModel {
     /// What ran. How fast it was says nothing of something else that has its name now.

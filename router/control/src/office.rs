@@ -32,16 +32,13 @@ pub struct Office {
 pub struct LogPage {
     /// Where it begins, in bytes since the rank first printed.
     pub from: u64,
-    /// The text.
     pub text: String,
-    /// Where the next part begins.
     pub next: u64,
     /// Whether the job has ended, so that nothing more comes once a part is empty.
     pub over: bool,
 }
 
 impl Office {
-    /// The one of this router.
     pub fn new(control: Arc<Control>) -> Self {
         Self { control }
     }
@@ -109,12 +106,10 @@ impl Office {
         self.jobs().list()
     }
 
-    /// The job of that number.
     pub fn show(&self, id: u64) -> Result<JobView, JobError> {
         self.jobs().get(id).ok_or_else(|| JobError::Unknown { given: id.to_string() })
     }
 
-    /// Ends a job.
     pub async fn cancel(&self, id: u64) -> Result<JobView, JobError> {
         self.lead()?;
         let config = self.control.config();

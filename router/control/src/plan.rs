@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::replay;
 
-/// Moves that are remembered.
 const REMEMBERED: usize = 100;
 
 /// The last round, for whoever asks.
@@ -41,7 +40,6 @@ pub(crate) struct Decided {
     plan: Option<Arc<Plan>>,
 }
 
-/// What was decided last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanState {
     /// When, in seconds since the router started.
@@ -50,7 +48,6 @@ pub struct PlanState {
     pub gpus_used: usize,
     /// What each model is expected to be asked for, and has.
     pub models: Vec<PlannedModel>,
-    /// Every replica that shall be.
     pub replicas: Vec<PlannedReplica>,
     /// The last moves, newest first.
     pub moves: VecDeque<Move>,
@@ -65,11 +62,8 @@ pub struct PlanState {
 /// Moves since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Replicas asked for.
     pub start: u64,
-    /// Replicas let go.
     pub stop: u64,
-    /// GPUs cut otherwise.
     pub cut: u64,
 }
 
@@ -89,39 +83,30 @@ pub struct PlannedModel {
     pub capacity_rps: Option<f64>,
 }
 
-/// A replica that shall be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedReplica {
-    /// Its worker.
     pub worker: String,
-    /// Its GPU there.
     pub gpu: u32,
-    /// Its slice.
     pub position: String,
     /// Its model.
     pub model: String,
-    /// Its processes.
     pub processes: u32,
     /// Whether an operator wants it there.
     #[serde(default)]
     pub pinned: bool,
-    /// Why it is there.
     pub why: String,
 }
 
-/// Something that was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Move {
     /// When, in seconds since the router started.
     pub at_s: f64,
     /// What, for people.
     pub what: String,
-    /// Why.
     pub why: String,
 }
 
 impl Planned {
-    /// What was decided last.
     pub fn state(&self) -> PlanState {
         self.last.lock().state.clone()
     }
@@ -207,7 +192,6 @@ pub(crate) fn gpus_used(target: &Target) -> usize {
     gpus.len()
 }
 
-/// What an action does.
 pub(crate) fn what(action: &Action, plan: &Plan) -> String {
     let snapshot = &plan.snapshot;
     let gpu = |index: usize| {

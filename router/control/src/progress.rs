@@ -16,26 +16,20 @@ use crate::{
 /// Said of an order between its coming and the next decision.
 const UNSEEN: &str = "the planner has not looked yet";
 
-/// A worker that an operator drains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainState {
-    /// Who wants it.
     pub by: String,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
-    /// How far it is.
     pub state: DrainPhase,
     /// What still holds it, and why.
     pub holds: Vec<String>,
 }
 
-/// How far a drain is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DrainPhase {
-    /// Something is still there.
     Draining,
-    /// Nothing is.
     Drained,
 }
 
@@ -44,30 +38,22 @@ pub enum DrainPhase {
 pub struct PinState {
     /// Its model.
     pub model: String,
-    /// Where it shall be.
     #[serde(flatten)]
     pub at: SliceId,
     /// Where its model shall leave for it, until it has.
     pub from: Option<SliceId>,
-    /// Who wants it.
     pub by: String,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
-    /// How far it is.
     pub state: PinPhase,
-    /// Why it is no further.
     pub why: Option<String>,
 }
 
-/// How far a pin is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PinPhase {
-    /// The replica serves there.
     Held,
-    /// It is on its way there.
     Starting,
-    /// It cannot be there now.
     Waiting,
 }
 
@@ -84,7 +70,6 @@ impl PinPhase {
 }
 
 impl Planned {
-    /// How far a drain is.
     pub fn drain(&self, worker: &str, drain: &orders::Drain) -> DrainState {
         let known = self.last.lock().progress.holds.get(worker).cloned();
         let holds = known.unwrap_or_else(|| vec![UNSEEN.to_owned()]);
@@ -92,7 +77,6 @@ impl Planned {
         DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
     }
 
-    /// How far pins are.
     pub fn pins(&self, standing: &Standing) -> Vec<PinState> {
         let last = self.last.lock();
         let state = |pin: &orders::Pin| {

@@ -13,50 +13,28 @@ use serde::{Deserialize, Serialize};
 
 use self::{pin::PinView, target::TargetView};
 
-/// Why a dump cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It is not such JSON.
     #[error("not a dump of a router's placement")]
     Json(#[from] serde_json::Error),
     /// It names GPUs or slices that do not exist.
     #[error("GPU {gpu} of the dump cannot be")]
     Gpu {
-        /// Its index.
         gpu: usize,
-        /// What is wrong with it.
         #[source]
         source: mig::MigError,
     },
     /// It places something on a GPU that is not there.
     #[error("something is placed on GPU {gpu}, and there are only {gpus}")]
-    NoGpu {
-        /// The index it gives.
-        gpu: usize,
-        /// How many there are.
-        gpus: usize,
-    },
+    NoGpu { gpu: usize, gpus: usize },
     /// A pin is of a model that is not there.
     #[error("a pin is of model {model}, and there are only {models}")]
-    Pin {
-        /// The index it gives.
-        model: usize,
-        /// How many there are.
-        models: usize,
-    },
+    Pin { model: usize, models: usize },
     /// A replica is of a model that is not there.
     #[error("replica {replica} is of model {model}, and there are only {models}")]
-    Model {
-        /// The replica's number.
-        replica: u64,
-        /// The index it gives.
-        model: usize,
-        /// How many there are.
-        models: usize,
-    },
+    Model { replica: u64, model: usize, models: usize },
 }
 
-/// Writes a snapshot on one line.
 pub fn dump(snapshot: &Snapshot) -> String {
     let view = SnapshotView {
         models: snapshot.models.iter().map(ModelView::from).collect(),
@@ -69,7 +47,6 @@ pub fn dump(snapshot: &Snapshot) -> String {
     serde_json::to_string(&view).expect("strings, numbers and lists have a JSON form") + "\n"
 }
 
-/// Reads a snapshot.
 pub fn load(text: &str) -> Result<Snapshot, ReplayError> {
     let SnapshotView { models, gpus: views, rules, pins, consolidate, last } =
         serde_json::from_str(text)?;

@@ -147,7 +147,6 @@ pub(crate) fn read(control: &Control, revisions: &mut Revisions, rested: bool) -
     }
 }
 
-/// A pin as rounds see it.
 pub(crate) fn pin_order(pin: &Pin) -> PinOrder {
     let Pin { model, at, from, by, .. } = pin.clone();
     PinOrder { model, at, from, by }
@@ -218,7 +217,6 @@ fn tenants(config: &Config) -> Vec<TenantTerms> {
     named.chain([tenant("", 1.0)]).collect()
 }
 
-/// A job as rounds see it.
 pub(crate) fn training_job(config: &Config, record: &Record) -> TrainingJob {
     TrainingJob {
         id: record.id,

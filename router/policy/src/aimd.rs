@@ -35,7 +35,6 @@ pub struct Finished {
 pub enum Step {
     /// The batch was full and on time.
     Grew,
-    /// The batch was late.
     Shrank,
     /// The batch was on time but not full, or the limit is at its maximum.
     Held,

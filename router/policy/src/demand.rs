@@ -23,7 +23,6 @@ use crate::moment::Moment;
 pub struct Rule {
     /// Over which the present rate is measured.
     pub window: Duration,
-    /// Over which a burst is measured.
     pub panic_window: Duration,
     /// A burst to this many times what is provided is a panic.
     pub panic: f64,

@@ -25,7 +25,6 @@ const NOTHING: f64 = 0.5;
 pub(crate) struct Shares {
     tenants: Vec<Account>,
     divided_at: Moment,
-    /// Rows that could have been served.
     available: f64,
     /// Rows for those who want more than they get, and their weight together.
     divided: (f64, f64),

@@ -10,29 +10,21 @@ pub const LOCAL: &str = "local";
 /// A slice: `WORKER/gpuINDEX/POSITION`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SliceId {
-    /// The worker.
     pub worker: String,
-    /// The GPU's index there.
     pub gpu: u32,
     /// The slice's position, as the worker calls it.
     pub position: String,
 }
 
-/// A GPU of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GpuId {
-    /// The worker.
     pub worker: String,
-    /// The GPU's index there.
     pub gpu: u32,
 }
 
-/// One process of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReplicaId {
-    /// The worker.
     pub worker: String,
-    /// The process's number there.
     pub replica: u32,
 }
 
@@ -48,12 +40,10 @@ pub enum Link {
     Connecting,
     /// It can be sent batches once it is admitted.
     Connected,
-    /// It is sent batches.
     InRotation {
         /// Whether it has any now.
         busy: bool,
     },
-    /// It gets no more batches.
     Draining {
         /// Whether it still has some.
         busy: bool,
@@ -63,22 +53,17 @@ pub enum Link {
 /// What clients of a model without replicas are answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// Why it has none.
     pub absent: Absent,
     /// How long a replica takes to load; absent, what was said before stands.
     pub loads_in: Option<Duration>,
 }
 
-/// Why a model has no replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// They are being loaded.
     Loading,
     /// It is scaled to zero until the next request.
     Asleep,
-    /// They cannot be had.
     Failed {
-        /// For people.
         why: String,
         /// Whether waiting may help.
         returns: bool,
@@ -88,15 +73,12 @@ pub enum Absent {
 /// A model's requests since a router started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Requests that asked for capacity.
     pub arrived: u64,
     /// Of those, the ones that did not get it in time.
     pub late: u64,
-    /// Requests that count for the objective.
     pub eligible: u64,
     /// Of those, the ones within it.
     pub within: u64,
-    /// Requests that wait now.
     pub waiting: u64,
     /// Rows of an average request. At least 1.
     pub rows_per_request: f64,
@@ -124,7 +106,6 @@ impl SliceName {
         Self(if worker == LOCAL { label.to_owned() } else { format!("{worker}:{label}") })
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

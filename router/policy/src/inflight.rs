@@ -16,7 +16,6 @@ pub(crate) struct Flight {
     pub(crate) full: bool,
     pub(crate) due_at: Moment,
     pub(crate) expects: Duration,
-    /// What it hardly ever exceeds.
     pub(crate) allows: Duration,
     /// The earliest deadline of those still waiting for it.
     soonest: Moment,

@@ -191,14 +191,12 @@ pub struct Corrected {
     pub compute: u32,
     /// The models beside it and the parts they had; absent, whatever was beside it.
     pub others: Option<Vec<(u32, u32)>>,
-    /// Observed over predicted.
     pub factor: f64,
     pub seen: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Beside its neighbours.
     pub took: Duration,
     pub alone: Duration,
 }

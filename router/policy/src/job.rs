@@ -14,27 +14,21 @@ pub use self::settle::{Terms, begin, settle};
 /// Steps of a job's past that are kept.
 const STEPS: usize = 64;
 
-/// What a job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Waits for slices for the first time, or again after it failed.
     Queued,
-    /// Its ranks are being started.
     Starting,
-    /// All its ranks run.
     Running,
     /// Gives some slices back, and goes on with the others.
     Shrinking,
-    /// Was told to stop.
     Noticed,
     /// Writes a checkpoint before it stops.
     Checkpointing,
     /// Gave its slices back, and waits to go on.
     Preempted,
-    /// Ended well.
     Done,
-    /// Ended badly.
     Failed,
     /// Was ended by request.
     Cancelled,
@@ -55,7 +49,6 @@ impl State {
         Self::Cancelled,
     ];
 
-    /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -111,27 +104,21 @@ pub struct Stopping {
     pub seats: Vec<SliceId>,
     /// Why, for people.
     pub reason: String,
-    /// From the call to the kill.
     pub notice_ms: u64,
     /// When its ranks have to have ended.
     pub by_ms: u64,
 }
 
-/// One step of a job's past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What it came to be.
     pub state: State,
-    /// Why.
     pub reason: String,
-    /// When.
     pub at_ms: u64,
 }
 
 /// How far a job says it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The last step done.
     pub step: u64,
     /// All its steps, if it says.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +126,6 @@ pub struct Progress {
     /// The step of its last checkpoint, if it made one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<u64>,
-    /// When that was reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_ms: Option<u64>,
 }
@@ -147,11 +133,8 @@ pub struct Progress {
 /// The part of a job's record that decides and that decisions change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Life {
-    /// What it is doing.
     pub state: State,
-    /// Why.
     pub reason: String,
-    /// Since when.
     pub since_ms: u64,
     /// What it did before, oldest first.
     pub history: Vec<Step>,
@@ -160,13 +143,11 @@ pub struct Life {
     /// The slices of its ranks, by rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seats: Vec<SliceId>,
-    /// The slices it last had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_seats: Vec<SliceId>,
     /// What its slices are of a GPU, together.
     #[serde(default)]
     pub gpus: f64,
-    /// When it was last started.
     #[serde(default)]
     pub started_ms: u64,
     /// How long a checkpoint took it when it was last asked for one.
@@ -184,16 +165,13 @@ pub struct Life {
     pub attained_gpu_s: f64,
     /// What of these no longer counts against it.
     pub forgiven_gpu_s: f64,
-    /// How long it has run.
     pub ran_s: f64,
     /// GPU-seconds of work that were done again, or never.
     pub lost_gpu_s: f64,
-    /// How far it says it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
 }
 
-/// What is seen of one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RankSeen {
     /// Its worker or its slice has not been seen for longer than its loan lasts: it has ended.
@@ -209,44 +187,32 @@ pub enum RankSeen {
 pub struct Rank {
     /// Which start of its job it belongs to.
     pub run: u32,
-    /// What it is doing.
     pub state: RankState,
     /// How far it says the job is.
     pub progress: Option<RankProgress>,
 }
 
-/// What a rank is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RankState {
-    /// It is being started.
     #[default]
     Starting,
-    /// It runs.
     Running,
     /// It was asked to checkpoint before it stops.
     Checkpointing,
-    /// It was asked to stop.
     Stopping,
-    /// It has ended.
     Ended(RankEnd),
 }
 
-/// How a rank ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankEnd {
     /// By itself.
-    Exited {
-        /// Its exit code.
-        code: i32,
-    },
+    Exited { code: i32 },
     /// By a signal.
     Killed {
-        /// Which.
         signal: i32,
         /// Whether that was ours, because it did not stop in time.
         overdue: bool,
     },
-    /// It broke a limit.
     Exceeded {
         /// Which, and by how much.
         what: String,
@@ -254,16 +220,12 @@ pub enum RankEnd {
     /// It was stopped because nobody renewed its loan.
     Expired,
     /// It could not be started, or what became of it is not known.
-    Lost {
-        /// Why.
-        reason: String,
-    },
+    Lost { reason: String },
 }
 
 /// How far a rank says its job is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankProgress {
-    /// The last step done.
     pub step: u64,
     /// All its steps, if it says.
     pub steps: Option<u64>,
@@ -286,16 +248,13 @@ pub struct Counts {
     pub overdue: u64,
     /// GPU-seconds of training that were done in vain.
     pub lost_gpu_s: f64,
-    /// Jobs that ended well.
     pub done: u64,
-    /// Jobs that ended badly.
     pub failed: u64,
     /// Jobs that were ended by request.
     pub cancelled: u64,
 }
 
 impl Life {
-    /// A job that has just come.
     pub fn new(now_ms: u64) -> Self {
         Self {
             state: State::Queued,

@@ -10,7 +10,6 @@ pub(crate) enum Kind {
     Main,
     /// Of that, what is not beyond its tenant's share.
     Open,
-    /// What the batch class was granted.
     Low,
 }
 

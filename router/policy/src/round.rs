@@ -63,14 +63,12 @@ use self::{settling::Settled, sites::Sites};
 /// How often a round looks when nothing happens.
 pub const TICK: Duration = Duration::from_secs(1);
 
-/// What a round decided.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// By worker and GPU, how it shall be cut; absent, it stays as it is.
     pub cuts: BTreeMap<String, BTreeMap<u32, Option<Vec<String>>>>,
     /// Replicas that may be sent batches.
     pub admit: Vec<ReplicaId>,
-    /// Replicas that get no more batches.
     pub drain: Vec<ReplicaId>,
     /// Jobs that change; to be made durable before anything is told.
     pub jobs: Vec<JobChange>,
@@ -82,7 +80,6 @@ pub struct Round {
     pub advice: BTreeMap<String, Advice>,
     /// Pins whose models have left the slice they were to leave.
     pub moved_pins: Vec<PinOrder>,
-    /// How far orders are.
     pub progress: OrderProgress,
     /// What is expected of each model, in their order.
     pub forecasts: Vec<Forecast>,
@@ -100,21 +97,15 @@ pub struct Round {
     pub events: Vec<Event>,
 }
 
-/// A job that changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobChange {
-    /// Its number.
     pub id: u64,
-    /// As it was read.
     pub before: Life,
-    /// As it shall be.
     pub after: Life,
 }
 
-/// Why a job waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waits {
-    /// For people.
     pub why: String,
     /// When it may start, as far as is known.
     pub may_start_ms: Option<u64>,
@@ -127,7 +118,6 @@ impl Round {
     }
 }
 
-/// Decides one round.
 pub fn decide(world: &World, memory: &Memory) -> (Round, Memory) {
     let Memory { mut place, mut loans } = memory.clone();
     place.meet(world);

@@ -4,10 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{fleet::Presence, progress::DrainState};
 
-/// One worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerState {
-    /// Its name.
     pub name: String,
     /// Whether it speaks.
     pub state: Presence,
@@ -20,7 +18,6 @@ pub struct WorkerState {
     pub drain: Option<DrainState>,
     /// The generation of the desired state it acts on, once it has reported.
     pub generation: Option<u64>,
-    /// The generation it was last told.
     pub desired_generation: Option<u64>,
     /// Its GPUs, by index.
     pub gpus: Vec<GpuState>,
@@ -35,7 +32,6 @@ pub struct GpuState {
     pub source: String,
     /// Its kind in the MIG table, `A100-80GB`.
     pub kind: Option<String>,
-    /// Its UUID.
     pub uuid: Option<String>,
     /// Whether it is cut: `on`, `off` or `unsupported`.
     pub mode: Option<protocol::Mode>,
@@ -45,13 +41,9 @@ pub struct GpuState {
     pub problem: Option<String>,
     /// Memory slices it has; positions count these. 1 if it cannot be cut.
     pub memory_slices: u8,
-    /// Its memory.
     pub memory: Option<Memory>,
-    /// Power drawn.
     pub power_w: Option<f64>,
-    /// Clock of the multiprocessors.
     pub clock_mhz: Option<u32>,
-    /// Temperature of the chip.
     pub temperature_c: Option<u32>,
     /// Corrected and uncorrected errors of memory since the driver was loaded.
     pub ecc: Option<(u64, u64)>,
@@ -64,9 +56,7 @@ pub struct GpuState {
 /// A memory and how much of it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// All of it.
     pub total_bytes: u64,
-    /// What is taken.
     pub used_bytes: u64,
 }
 
@@ -81,11 +71,8 @@ pub struct SliceState {
     pub profile: String,
     /// Its device's UUID, which is another after every recut.
     pub uuid: Option<String>,
-    /// The memory slice it starts at.
     pub start: u8,
-    /// Memory slices it takes.
     pub memory_slices: u8,
-    /// The memory its replicas share.
     pub memory_bytes: Option<u64>,
     /// Its processes, by lane.
     pub lanes: Vec<LaneState>,
@@ -98,14 +85,10 @@ pub struct SliceState {
     pub rank: Option<RankView>,
 }
 
-/// A rank of a training job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankView {
-    /// The job's number.
     pub job: u64,
-    /// Which start of it.
     pub run: u32,
-    /// Which rank.
     pub rank: u32,
     /// `starting`, `running`, `checkpointing`, `stopping` or `ended`.
     pub state: String,
@@ -123,7 +106,6 @@ impl SliceState {
     }
 }
 
-/// One process of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaneState {
     /// Which, from 0.
@@ -136,20 +118,16 @@ pub struct LaneState {
     pub busy_s: f64,
 }
 
-/// One replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaState {
     /// Its id, unique on its worker.
     pub replica: u32,
     /// Its model.
     pub model: String,
-    /// Its model's version.
     pub version: String,
     /// The lane it is in.
     pub lane: u32,
-    /// How far it is.
     pub state: ReplicaPhase,
-    /// Why it failed.
     pub reason: Option<String>,
     /// Memory it takes, once known.
     pub memory_bytes: Option<u64>,
@@ -157,20 +135,15 @@ pub struct ReplicaState {
     pub load_ms: Option<f64>,
 }
 
-/// How far a replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplicaPhase {
-    /// Its executor is starting.
     Starting,
-    /// Its model is being loaded.
     Loading,
     /// Its model is being run to warm it.
     Warming,
-    /// It is given batches.
     Ready,
     /// It finishes the batches it has, and goes.
     Draining,
-    /// It cannot serve.
     Failed,
 }

@@ -35,13 +35,11 @@ use crate::{
 /// Everything an operator may want to see at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// What is running.
     pub build: Build,
     /// Seconds since the router started.
     pub uptime_s: f64,
     /// Whether it can serve.
     pub ready: bool,
-    /// Why not.
     pub problems: Vec<String>,
     /// Whether a stop has begun.
     pub draining: bool,
@@ -62,22 +60,18 @@ pub struct State {
     pub jobs: JobsState,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
-    /// What became of spans.
     pub spans: SpanTotals,
 }
 
 impl State {
-    /// Every GPU of every worker.
     pub fn gpus(&self) -> impl Iterator<Item = &GpuState> {
         self.workers.iter().flat_map(|worker| &worker.gpus)
     }
 
-    /// Every slice of every GPU.
     pub fn slices(&self) -> impl Iterator<Item = &SliceState> {
         self.gpus().flat_map(|gpu| &gpu.slices)
     }
 
-    /// What is going on now.
     pub fn read(shared: &ServerState<Registry>, build: &Build) -> Self {
         Self::of(shared, build, &shared.backend.models())
     }

@@ -44,7 +44,6 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     Done(Answer),
-    /// It gave no outputs.
     Failed(Failure),
     /// It had not started when it was cancelled.
     Cancelled,
@@ -82,7 +81,6 @@ pub struct Facts {
     pub waited_us: u64,
     /// Making the model's inputs of the bytes.
     pub input_us: u64,
-    /// In the model.
     pub compute_us: u64,
     /// Making bytes of the model's outputs.
     pub output_us: u64,

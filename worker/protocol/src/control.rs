@@ -79,7 +79,6 @@ pub struct LoadedReplica {
     pub version: String,
     /// What the operator says it needs, in MiB.
     pub memory_mib: u64,
-    /// The digest of what was ordered.
     pub digest: u64,
     pub state: ReplicaState,
 }

@@ -45,7 +45,6 @@ pub enum FromWorker {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToWorker {
-    /// The answer to a good join.
     Welcome {
         version: u16,
     },
@@ -71,7 +70,6 @@ pub enum ToWorker {
     },
 }
 
-/// What shall be on one worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Desired {
@@ -83,7 +81,6 @@ pub struct Desired {
     pub gpus: Vec<DesiredGpu>,
 }
 
-/// What shall be on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesiredGpu {
@@ -93,7 +90,6 @@ pub struct DesiredGpu {
     pub slices: Vec<DesiredSlice>,
 }
 
-/// What shall be on one slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesiredSlice {

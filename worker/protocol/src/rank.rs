@@ -60,7 +60,6 @@ impl RankSpec {
 #[serde(deny_unknown_fields)]
 pub struct RankReport {
     pub job: u64,
-    /// Which start of it.
     pub run: u32,
     pub rank: u32,
     pub state: RankState,
@@ -93,7 +92,6 @@ pub enum RankEnd {
         /// Whether that was ours, because it did not stop in time.
         overdue: bool,
     },
-    /// It broke a limit.
     Exceeded {
         what: String,
     },

@@ -59,7 +59,6 @@ pub struct GpuReport {
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     Unsupported,
-    /// It is not.
     Off,
     On,
 }

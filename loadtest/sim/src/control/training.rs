@@ -34,10 +34,8 @@ pub(super) struct Trainee {
     worked: Moment,
 }
 
-/// A job that ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Trained {
-    /// From submission to end.
     pub completion: Duration,
     /// From submission to the first start.
     pub queueing: Duration,
@@ -106,7 +104,6 @@ impl Trainee {
         }
     }
 
-    /// What is reported of its ranks.
     fn rank(&self, now: Moment) -> Rank {
         let total = self.job.takes.as_secs_f64();
         let state = match self.stops_at {
@@ -240,7 +237,6 @@ impl SimWorkers {
         self.world.jobs.retain(|job| !job.life.state.is_over());
     }
 
-    /// The jobs that have ended.
     pub fn trained(&self) -> &[Trained] {
         &self.trained
     }

@@ -60,7 +60,6 @@ async fn follow(election: &Election, mut next: u64) {
 }
 
 impl Election {
-    /// Replaces what was known.
     async fn learn(&self, listed: &Listed) {
         let (mut records, mut routers) = (Records::new(), BTreeSet::new());
         let mut leader = None;

@@ -56,40 +56,32 @@ pub struct Election {
     name: Name,
 }
 
-/// What an election leads to.
 #[derive(Debug)]
 pub enum Event {
     /// This router leads, and must take over before it acts.
     Led(Led),
     /// All that is stored, at a router that does not lead.
     Read(Records),
-    /// What the leader changed.
     Changed(Change),
-    /// This router leads no more.
     Deposed,
 }
 
 /// What a router that comes to lead begins with.
 #[derive(Debug)]
 pub struct Led {
-    /// Its term.
     pub term: u64,
-    /// When it was elected.
     pub began: Instant,
-    /// All that is stored.
     pub records: Records,
     /// The workers that the leader before it knew.
     pub workers: BTreeSet<String>,
 }
 
-/// A router that stands for election.
 #[derive(Debug)]
 pub struct Candidacy {
     /// Its part in the election.
     pub election: Arc<Election>,
     /// The tasks behind it; dropped, it stands no more.
     pub tasks: JoinSet<()>,
-    /// What the election leads to.
     pub events: mpsc::Receiver<Event>,
 }
 
@@ -198,7 +190,6 @@ impl Election {
         }
     }
 
-    /// Asks etcd.
     async fn put(&self, ask: Ask) -> Answer {
         let asked = match ask {
             Ask::Grant { before } => self.grant(before).await,

@@ -14,7 +14,6 @@ use crate::leader::Registration;
 /// process sent before it was killed may arrive after that.
 const SIGNS: u32 = 2;
 
-/// The name of this router.
 #[derive(Debug)]
 pub(super) struct Name {
     key: String,
@@ -24,29 +23,19 @@ pub(super) struct Name {
 /// Whether the name may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// It is this router's.
     Ours,
     /// It is not yet: whoever had it may be gone.
     Pending,
-    /// A router that lives has it.
     Taken {
-        /// Where that one's admin is.
         by: String,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
-    /// As far as is known.
     Nobody,
-    Ours {
-        lease: u64,
-        created: u64,
-    },
-    Another {
-        modified: u64,
-        signs: u32,
-    },
+    Ours { lease: u64, created: u64 },
+    Another { modified: u64, signs: u32 },
 }
 
 impl Name {

@@ -57,7 +57,6 @@ impl Election {
         Ok(held == Held::Ours)
     }
 
-    /// Writes down which workers there are.
     async fn register(
         &self,
         term: u64,

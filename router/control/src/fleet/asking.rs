@@ -23,9 +23,7 @@ pub(super) const WAITING: usize = 64;
 /// What a rank printed, asked of the worker that has it.
 #[derive(Clone, Copy, Debug)]
 pub struct LogQuestion {
-    /// The job.
     pub job: u64,
-    /// Its rank.
     pub rank: u32,
     /// Where to begin; absent, near the end.
     pub from: Option<u64>,
@@ -33,13 +31,10 @@ pub struct LogQuestion {
     pub most: u32,
 }
 
-/// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
-    /// The worker is not connected.
     #[error("the worker is away")]
     Away,
-    /// It was asked and says nothing.
     #[error("the worker does not answer")]
     Silent,
 }

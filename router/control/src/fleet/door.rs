@@ -34,7 +34,6 @@ const AFTER_FAILURE: Duration = Duration::from_millis(50);
 /// Who may join.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Whoever knows this token.
     Token(Arc<str>),
     /// Whoever holds the other end, which never left this process.
     Everyone,

@@ -48,7 +48,6 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// The most workers that may be known at once.
 const MAX_WORKERS: usize = 4096;
 
-/// The workers and their replicas.
 #[derive(Debug)]
 pub struct Fleet {
     plane: Arc<dyn DataPlane>,
@@ -69,7 +68,6 @@ struct Known {
     closed: bool,
 }
 
-/// A worker.
 #[derive(Debug)]
 struct Member {
     report: Option<Report>,
@@ -84,9 +82,7 @@ struct Member {
 /// A worker as [`Fleet::look`] finds it.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Its name.
     pub worker: String,
-    /// Its last report.
     pub report: Report,
 }
 
@@ -116,7 +112,6 @@ impl Fleet {
         self.changed.subscribe()
     }
 
-    /// Wakes whoever waits for a change.
     pub fn poke(&self) {
         self.changed.send_replace(());
     }
@@ -142,7 +137,6 @@ impl Fleet {
         self.known.lock().workers.contains_key(worker)
     }
 
-    /// Tells a worker what shall be.
     pub fn desire(&self, worker: &str, desired: Desired) {
         if let Some(member) = self.known.lock().workers.get(worker) {
             member.desired.send_replace(Some(Arc::new(desired)));

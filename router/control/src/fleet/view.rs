@@ -11,7 +11,6 @@ use super::{Fleet, Member, SILENT};
 /// A worker and what it last reported, the tokens of its executors included.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Its name.
     pub name: String,
     /// Whether it reports.
     pub presence: Presence,
@@ -19,7 +18,6 @@ pub struct View {
     pub silent: Duration,
     /// The generation of the desired state it was sent last.
     pub desired_generation: Option<u64>,
-    /// Its last report.
     pub report: Option<Report>,
 }
 
@@ -27,11 +25,9 @@ pub struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
-    /// It reports.
     Connected,
     /// It is connected and does not report.
     Silent,
-    /// It is not connected.
     Away,
 }
 

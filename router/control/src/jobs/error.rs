@@ -8,10 +8,8 @@ use serde_json::{Value, json};
 /// Why something asked of a job was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// There are no jobs here.
     #[error("this router runs no jobs: its configuration has no [loans] that allows a program")]
     NoLoans,
-    /// The submission makes no sense.
     #[error("{what}")]
     Invalid {
         /// Which part of it, and what would.
@@ -19,26 +17,14 @@ pub enum JobError {
     },
     /// The program is not one that the operator allows.
     #[error("{program:?} is not allowed; allowed are {}", .allow.join(", "))]
-    NotAllowed {
-        /// As submitted.
-        program: String,
-        /// What would be.
-        allow: Vec<String>,
-    },
-    /// No such tenant.
+    NotAllowed { program: String, allow: Vec<String> },
     #[error("{}", unknown_tenant(.given.as_deref(), .known))]
-    UnknownTenant {
-        /// As submitted.
-        given: Option<String>,
-        /// Those there are.
-        known: Vec<String>,
-    },
+    UnknownTenant { given: Option<String>, known: Vec<String> },
     /// The tenant, or everyone, has too many jobs.
     #[error("{whose} {unfinished} jobs that have not ended; at most {most} may be")]
     TooMany {
         /// Whose jobs, as the subject of a sentence.
         whose: String,
-        /// How many there are.
         unfinished: usize,
         /// How many may be.
         most: usize,
@@ -48,24 +34,11 @@ pub enum JobError {
     Refused(Refused),
     /// The same idempotency key came with another job before.
     #[error("the idempotency key was used for job {id}, which is another")]
-    KeyReused {
-        /// That job.
-        id: u64,
-    },
-    /// No such job.
+    KeyReused { id: u64 },
     #[error("there is no job {given}")]
-    Unknown {
-        /// As asked for.
-        given: String,
-    },
-    /// It has ended already.
+    Unknown { given: String },
     #[error("job {id} is {}", .state.name())]
-    Over {
-        /// Which.
-        id: u64,
-        /// How it ended.
-        state: State,
-    },
+    Over { id: u64, state: State },
     /// It could not be made durable, so that it was not done.
     #[error("the job could not be kept")]
     Unkept(#[from] KeepError),

@@ -11,7 +11,6 @@ const REMEMBERED: usize = 1000;
 /// Jobs that have not ended, of everyone.
 const MOST_UNFINISHED: usize = 10_000;
 
-/// Every job and account.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) records: BTreeMap<u64, Record>,

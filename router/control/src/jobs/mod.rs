@@ -51,10 +51,8 @@ pub struct Jobs {
     changed: Notify,
 }
 
-/// What a submission led to.
 #[derive(Clone, Debug)]
 pub struct Submitted {
-    /// The job.
     pub record: Record,
     /// Whether it is new, rather than one submitted before with the same key.
     pub is_new: bool,
@@ -116,7 +114,6 @@ impl Jobs {
         }
     }
 
-    /// Done when a job next changes.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
@@ -176,7 +173,6 @@ impl Jobs {
         Ok(self.put(&mut store, vec![record])?)
     }
 
-    /// The job of that number.
     pub fn get(&self, id: u64) -> Option<JobView> {
         let kept = self.kept.lock();
         let record = kept.records.get(&id)?;
@@ -212,7 +208,6 @@ impl Jobs {
         JobsState { allow, states, loans, counts: kept.counts, shown }
     }
 
-    /// Every job that has not ended.
     pub fn unfinished(&self) -> Vec<Record> {
         let kept = self.kept.lock();
         kept.records.values().filter(|record| !record.life.state.is_over()).cloned().collect()
@@ -288,7 +283,6 @@ impl Jobs {
         store.commit(change)
     }
 
-    /// Says why jobs wait.
     pub fn explain(&self, waits: BTreeMap<u64, Waits>) {
         self.kept.lock().waits = waits;
     }
@@ -325,7 +319,6 @@ impl Jobs {
     }
 }
 
-/// A line for the operator's timeline.
 fn tell(record: &Record) {
     let (job, state, reason) = (record.id, record.life.state.name(), &record.life.reason);
     tracing::info!(job, name = record.spec.name, state, reason, "job");

@@ -13,12 +13,10 @@ pub struct Spec {
     /// Whose it is; absent where no tenants are configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The program and its arguments.
     pub argv: Vec<String>,
     /// What its environment has besides the contract's variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// The fewest slices it runs on.
     pub slices_min: u32,
     /// The most slices it can use.
     pub slices_max: u32,
@@ -37,14 +35,10 @@ pub struct Spec {
     pub retries: u32,
 }
 
-/// A job as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its number.
     pub id: u64,
-    /// What it was submitted as.
     pub spec: Spec,
-    /// When.
     pub submitted_ms: u64,
     /// The caller's own name for the submission, by which a repetition is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +49,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// A job that has just come.
     pub fn new(id: u64, spec: Spec, key: Option<String>, now_ms: u64) -> Self {
         Self { id, spec, submitted_ms: now_ms, idempotency_key: key, life: Life::new(now_ms) }
     }

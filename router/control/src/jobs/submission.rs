@@ -16,7 +16,6 @@ const LONGEST_NAME: usize = 128;
 const LONGEST_S: u64 = 10 * 365 * 86_400;
 /// Retries where the submission does not say.
 const RETRIES: u32 = 3;
-/// Variables that are the contract's own.
 const OURS: [&str; 7] = [
     "CUDA_VISIBLE_DEVICES",
     "MASTER_ADDR",
@@ -27,7 +26,6 @@ const OURS: [&str; 7] = [
     "LOCAL_WORLD_SIZE",
 ];
 
-/// A job as it is submitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Submission {
@@ -36,7 +34,6 @@ pub struct Submission {
     /// A name for people; absent, the program's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// What its environment has besides the contract's variables.
@@ -65,7 +62,6 @@ pub struct Submission {
 /// A number of slices, or a range of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slices {
-    /// The fewest.
     pub least: u32,
     /// The most.
     pub most: u32,

@@ -13,37 +13,26 @@ use super::{Counts, Record, Waits};
 /// A job in a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
-    /// Its number.
     pub id: u64,
-    /// Its name.
     pub name: String,
-    /// Whose it is.
     pub tenant: Option<String>,
-    /// What it is doing.
     pub state: State,
     /// Why; for one that waits, what for.
     pub reason: String,
-    /// Since when.
     pub since_ms: u64,
-    /// When it came.
     pub submitted_ms: u64,
-    /// Slices it has.
     pub slices: usize,
-    /// How far it says it is.
     pub progress: Option<Progress>,
 }
 
 /// A job with all that is known of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobView {
-    /// In a line.
     #[serde(flatten)]
     pub brief: Brief,
-    /// The program and its arguments.
     pub argv: Vec<String>,
     /// The fewest and the most slices it runs on.
     pub slices_wanted: (u32, u32),
-    /// The smallest profile it takes.
     pub profile: Option<String>,
     /// Memory it needs on each slice.
     pub memory_mib: u64,
@@ -54,13 +43,11 @@ pub struct JobView {
     pub start_by_ms: Option<u64>,
     /// When it may start, as far as is known.
     pub may_start_ms: Option<u64>,
-    /// Where its ranks are.
     pub seats: Vec<SliceId>,
     /// How often it was started.
     pub starts: u32,
     /// How often it failed by itself, and how often it may.
     pub failures: (u32, u32),
-    /// How long it has run.
     pub ran_s: f64,
     /// GPU-seconds it has had.
     pub attained_gpu_s: f64,
@@ -77,7 +64,6 @@ pub struct JobsState {
     pub allow: Vec<String>,
     /// How many jobs are in each state.
     pub states: BTreeMap<String, usize>,
-    /// How many slices are lent.
     pub loans: LoansState,
     /// What became of loans since the start.
     pub counts: Counts,
@@ -85,7 +71,6 @@ pub struct JobsState {
     pub shown: Vec<Brief>,
 }
 
-/// Slices that are lent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoansState {
     /// To jobs that run or are being started.

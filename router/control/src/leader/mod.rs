@@ -37,7 +37,6 @@ struct Elected {
     /// The term in which it was last seen to lead.
     seen: Option<u64>,
     leader: Option<Leader>,
-    /// Why etcd is of no use.
     problem: Option<String>,
     /// Where another router is that has this one's name.
     rival: Option<String>,
@@ -47,9 +46,7 @@ struct Elected {
 /// A router that leads, as the others know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
-    /// Its name.
     pub name: String,
-    /// Where its admin is.
     pub admin: String,
 }
 
@@ -57,10 +54,8 @@ pub struct Leader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// There are no others.
     #[default]
     Alone,
-    /// It plans.
     Leads,
     /// It was made the leader and does not know enough yet to plan.
     TakesOver,
@@ -71,7 +66,6 @@ pub enum Role {
 /// Who leads, for whoever asks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeadState {
-    /// What this router is.
     pub role: Role,
     /// The term it leads in.
     pub term: Option<u64>,
@@ -83,14 +77,12 @@ pub struct LeadState {
     pub peers: Vec<String>,
     /// How often this one came to lead.
     pub times_led: u64,
-    /// How etcd answers.
     pub etcd: Option<EtcdState>,
 }
 
 /// How etcd has answered this router since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EtcdState {
-    /// Requests that were answered.
     pub answered: u64,
     /// Requests that were not, or were refused.
     pub failed: u64,
@@ -220,7 +212,6 @@ impl Standing {
         turn
     }
 
-    /// Says that it has taken over.
     pub(crate) fn ready(&self, term: u64) {
         let Some(elected) = &self.elected else { return };
         elected.lock().ready = Some(term);

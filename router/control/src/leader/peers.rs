@@ -9,15 +9,12 @@ use serde::{Deserialize, Serialize};
 /// What one router was asked for, of one model, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Requests that asked for capacity.
     pub arrived: u64,
     /// Of those, the ones that did not get it in time.
     pub late: u64,
-    /// Requests that count for the objective.
     pub eligible: u64,
     /// Of those, the ones within it.
     pub within: u64,
-    /// Requests that wait now.
     pub waiting: u64,
 }
 
@@ -28,7 +25,6 @@ pub struct Registration {
     pub(crate) models: BTreeMap<String, Load>,
 }
 
-/// The other routers.
 #[derive(Debug, Default)]
 pub struct Peers {
     known: Mutex<Known>,
@@ -86,7 +82,6 @@ impl Peers {
         Load { waiting, ..known.heard.get(model).copied().unwrap_or_default() }
     }
 
-    /// Their names.
     pub(crate) fn names(&self) -> Vec<String> {
         self.known.lock().routers.keys().cloned().collect()
     }

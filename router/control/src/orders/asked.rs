@@ -13,55 +13,33 @@ const UNNAMED: &str = "admin";
 /// What is to be looked at, or to stand from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// A worker shall have nothing.
     Drain {
-        /// Its name.
         worker: String,
-        /// Who wants it.
         by: String,
         /// Whether it shall be done, rather than only be looked at.
         apply: bool,
     },
     /// A drained worker may have something again.
-    Return {
-        /// Its name.
-        worker: String,
-        /// Who wants it.
-        by: String,
-    },
+    Return { worker: String, by: String },
     /// A replica shall be at a place.
     Pin {
-        /// Its model.
         model: String,
-        /// Who wants it.
         by: String,
         /// Where, and instead of where.
         asked: PinAsked,
     },
     /// A pinned replica may be anywhere again.
-    Unpin {
-        /// Its model.
-        model: String,
-        /// Where it is pinned.
-        at: SliceId,
-        /// Who wants it.
-        by: String,
-    },
+    Unpin { model: String, at: SliceId, by: String },
 }
 
-/// Where a replica shall be.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinAsked {
-    /// The worker.
     pub worker: String,
-    /// The GPU's index there.
     pub gpu: u32,
-    /// The slice's position.
     pub position: String,
     /// A place that its model shall leave for it.
     pub from: Option<SliceId>,
-    /// Who wants it.
     pub by: Option<String>,
     /// Whether it shall be done, rather than only be looked at.
     #[serde(default)]
@@ -84,7 +62,6 @@ impl Order {
         Ok(Self::Drain { worker, by: named(by, who)?, apply })
     }
 
-    /// Reads the body of a pin.
     pub fn pin(model: String, body: &[u8], who: Option<&str>) -> Result<Self, OrderError> {
         let mut asked: PinAsked = read(body)?;
         let by = named(asked.by.take(), who)?;
@@ -128,7 +105,6 @@ impl Order {
 }
 
 impl PinAsked {
-    /// Where.
     pub fn at(&self) -> SliceId {
         let Self { worker, gpu, position, .. } = self;
         SliceId { worker: worker.clone(), gpu: *gpu, position: position.clone() }

@@ -4,40 +4,21 @@ use serde_json::{Value, json};
 
 use crate::{leader::Leader, records::KeepError};
 
-/// A refused order.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
-    /// It cannot be read.
     #[error("{what}")]
-    Invalid {
-        /// What is wrong with it.
-        what: String,
-    },
-    /// No such worker.
+    Invalid { what: String },
     #[error("no worker named {worker:?}")]
-    UnknownWorker {
-        /// As it was given.
-        worker: String,
-    },
-    /// No such model.
+    UnknownWorker { worker: String },
     #[error("no model named {model:?}")]
-    UnknownModel {
-        /// As it was given.
-        model: String,
-    },
-    /// Nothing of the kind stands.
+    UnknownModel { model: String },
     #[error("{what}")]
-    NotOrdered {
-        /// What does not.
-        what: String,
-    },
-    /// It cannot be carried out.
+    NotOrdered { what: String },
     #[error("{why}; nothing was changed")]
     Conflict {
         /// What stands in the way.
         why: String,
     },
-    /// It could not be written down.
     #[error("the order cannot be kept; nothing was changed")]
     Unkept(#[source] KeepError),
     /// Only the router that leads takes orders.

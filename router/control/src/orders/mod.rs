@@ -44,7 +44,6 @@ pub struct Orders {
     standing: watch::Sender<Arc<Standing>>,
 }
 
-/// Orders at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Workers that shall have nothing, by name.
@@ -64,10 +63,8 @@ pub struct Aim {
     pub slo_target: Option<f64>,
 }
 
-/// A worker that shall have nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
-    /// Who wants it.
     pub by: String,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
@@ -78,11 +75,9 @@ pub struct Drain {
 pub struct Pin {
     /// Its model.
     pub model: String,
-    /// Where it shall be.
     pub at: SliceId,
     /// Where its model shall leave for it, until it has.
     pub from: Option<SliceId>,
-    /// Who wants it.
     pub by: String,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
@@ -153,12 +148,10 @@ impl Orders {
         })
     }
 
-    /// What stands now.
     pub fn standing(&self) -> Arc<Standing> {
         Arc::clone(&self.standing.borrow())
     }
 
-    /// Changes with what stands.
     pub fn changed(&self) -> watch::Receiver<Arc<Standing>> {
         self.standing.subscribe()
     }

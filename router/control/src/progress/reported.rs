@@ -26,7 +26,6 @@ pub fn drain(worker: &View, lent: &BTreeMap<SliceId, u64>, drain: &Drain) -> Dra
     DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
 }
 
-/// How far pins are.
 pub fn pins(standing: &Standing, workers: &[View]) -> Vec<PinState> {
     let state = |pin: &Pin| {
         if is_held(pin, workers) {

@@ -4,10 +4,8 @@ use store::{Change, Store};
 
 use super::{KeepError, SharedRecords};
 
-/// Where records are kept.
 #[derive(Debug)]
 pub(crate) enum Keeping {
-    /// Gone with the process.
     Nowhere,
     File(Store),
     Etcd(SharedRecords),

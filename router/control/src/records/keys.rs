@@ -6,14 +6,12 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// What a key is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About<'k> {
     Leader,
     Router(&'k str),
     Worker(&'k str),
     Record(&'k str),
-    /// Nothing that this program knows.
     Other,
 }
 

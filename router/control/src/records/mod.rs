@@ -18,10 +18,8 @@ use crate::leader::{Leader, Standing};
 /// Changes in one transaction; etcd takes 128 unless told otherwise.
 const AT_ONCE: usize = 100;
 
-/// Why a change was not kept.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
-    /// The file would not take it.
     #[error(transparent)]
     File(#[from] CommitError),
     /// Nobody could be asked, so that it may have been kept or not.

@@ -12,7 +12,6 @@ pub(super) struct PinView {
     model: usize,
     gpu: usize,
     position: String,
-    /// GPU and position.
     from: Option<(usize, String)>,
     by: String,
 }
@@ -45,7 +44,6 @@ impl PinView {
     }
 }
 
-/// A position on a GPU.
 pub(super) fn place(gpus: &[Gpu], gpu: usize, position: &str) -> Result<Position, ReplayError> {
     let on = gpus.get(gpu).ok_or(ReplayError::NoGpu { gpu, gpus: gpus.len() })?;
     on.kind.position(position).map_err(|source| ReplayError::Gpu { gpu, source })

@@ -18,7 +18,6 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// How often the progress of jobs and the accounts of tenants are written.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 
-/// The commits of one term.
 #[derive(Debug)]
 pub(super) struct Commits {
     /// When progress and accounts were written last.

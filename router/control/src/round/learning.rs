@@ -24,7 +24,6 @@ const SOON: Duration = Duration::from_secs(1);
 /// The same of what could not be written.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Writes what rounds have learned.
 #[derive(Debug)]
 pub(super) struct LearnedWriter {
     written_at: Moment,

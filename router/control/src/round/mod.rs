@@ -38,7 +38,6 @@ const LEISURE: u32 = 10;
 /// The planner rests no longer, however long a plan took on a busy machine.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// The rounds of one term.
 struct Rounds {
     term: u64,
     memory: Arc<Memory>,

@@ -11,16 +11,12 @@ use crate::plan::{gpus_used, what};
 /// What would be decided without and with a change, from the same fleet and the same demand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Without it.
     pub before: Prospect,
-    /// With it.
     pub after: Prospect,
 }
 
-/// What would be decided.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prospect {
-    /// GPUs that would have a replica.
     pub gpus_used: usize,
     /// What the model would have, if it is about one.
     #[serde(flatten)]
@@ -29,34 +25,27 @@ pub struct Prospect {
     pub starts: usize,
     /// Replicas of any model to be let go.
     pub stops: usize,
-    /// Every step there.
     pub moves: Vec<Intended>,
     /// What would not be done, and why.
     pub refusals: Vec<String>,
 }
 
-/// What a model would have.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Provided {
-    /// Replicas.
     pub replicas: usize,
     /// Rows per second they would serve within the objective; absent while nothing is known.
     pub capacity_rps: Option<f64>,
 }
 
-/// Something that would be done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Intended {
-    /// What.
     pub what: String,
-    /// Why.
     pub why: String,
 }
 
 /// What an order would lead to, for every model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Consequence {
-    /// For the fleet.
     #[serde(flatten)]
     pub comparison: Comparison,
     /// For each model.
@@ -72,9 +61,7 @@ pub struct Affected {
     pub model: String,
     /// Rows per second to be provided for.
     pub demand_rps: f64,
-    /// Without it.
     pub before: Provided,
-    /// With it.
     pub after: Provided,
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::{aimd::Step, latency::Change, moment::Moment};
 
-/// There and back.
 const WAY: Duration = Duration::from_micros(300);
 /// Sent earlier, a batch would lack those who come meanwhile; later, the replica would wait for it.
 const LEAD: Duration = WAY;

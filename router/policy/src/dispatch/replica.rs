@@ -42,12 +42,13 @@ pub(crate) struct Replica {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Its own alone.
     Always,
     /// One at a time, and the next may be its own.
     Free,
     /// One at a time, and another's should be done by then.
-    Elsewhere { until: Moment },
+    Elsewhere {
+        until: Moment,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -8,20 +8,17 @@ use crate::fleet::SliceId;
 /// The longest wait before a job that failed is started again.
 const LONGEST_WAIT_S: u64 = 300;
 
-/// What a job is held to.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// From the call to stop to the kill.
     pub notice_ms: u64,
     /// The present, since 1970.
     pub now_ms: u64,
-    /// Since the job was last settled.
     pub elapsed_s: f64,
     /// How often it is started again after it failed by itself.
     pub retries: u32,
 }
 
-/// How a rank ended.
 #[derive(Clone, Debug, PartialEq)]
 enum End {
     Gone,

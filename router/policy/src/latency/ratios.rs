@@ -28,7 +28,6 @@ impl Ratios {
         self.oldest = 0;
     }
 
-    /// Makes what was added count.
     pub(super) fn sort(&mut self) {
         self.sorted.clone_from(&self.seen);
         self.sorted.sort_unstable_by(f64::total_cmp);

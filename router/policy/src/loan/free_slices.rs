@@ -19,7 +19,6 @@ pub(super) struct Desk<'a> {
     /// What each job keeps, by the job's index.
     pub(super) held: Vec<Vec<usize>>,
     pub(super) places: Vec<Place>,
-    /// Jobs that were told something already.
     touched: Vec<bool>,
     crowding: Vec<u32>,
     /// Set once what may be lent is known, where tenants are kept even.

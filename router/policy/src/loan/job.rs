@@ -103,7 +103,6 @@ impl Class {
 }
 
 impl Job {
-    /// Service that counts against it.
     pub fn counted(&self) -> f64 {
         (self.attained - self.forgiven).max(0.0)
     }

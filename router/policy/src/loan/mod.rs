@@ -86,7 +86,6 @@ pub struct Keep {
     pub forecast: u32,
     /// What the failure of one GPU would take away.
     pub reserve: u32,
-    /// When the forecast would come true.
     pub by: Moment,
 }
 

@@ -7,7 +7,6 @@
 const LEAST: f64 = 0.1;
 /// Added when inference was as fast as expected.
 const STEP: f64 = 0.05;
-/// Kept when it was not.
 const CUT: f64 = 0.5;
 /// Slow observations in a row at the least duty that end the loan.
 const GIVE_UP: u32 = 3;

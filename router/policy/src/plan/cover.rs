@@ -170,7 +170,6 @@ struct Part {
     turns: Turns,
     price: f64,
     ratio: f64,
-    /// What the smallest turn costs.
     fixed: f64,
 }
 

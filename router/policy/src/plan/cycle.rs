@@ -24,12 +24,10 @@ pub(super) const SWITCH_MS: f64 = 0.25;
 /// Growing stops here; those that need longer are at the edge of what is possible.
 const ROUNDS: u32 = 200;
 
-/// One model's part of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn<'a> {
     pub(super) curve: &'a Curve,
     pub(super) rate_rps: f64,
-    /// Twice the objective's share.
     pub(super) limit_ms: f64,
 }
 

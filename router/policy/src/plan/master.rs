@@ -12,7 +12,6 @@ const NOT_SERVED: f64 = 1e12;
 #[derive(Clone, Debug)]
 pub(super) struct Supply<'a> {
     pub(super) counts: &'a [u32],
-    /// Which limit it counts against.
     pub(super) pool: Option<usize>,
 }
 
@@ -26,7 +25,6 @@ pub(super) struct Supplies<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Relaxed {
     pub(super) prices: Vec<f64>,
-    /// No plan uses fewer supplies.
     pub(super) bound: f64,
     pub(super) rounds: u32,
     pub(super) used: Vec<f64>,
@@ -107,7 +105,6 @@ impl Master {
         priced.iter().enumerate().map(of).map(|price| price.max(0.0)).collect()
     }
 
-    /// What the limits themselves are worth.
     pub(super) fn rent(&self, prices: &[f64]) -> f64 {
         let rents = prices[self.slots..].iter().zip(&self.limits);
         rents.map(|(rent, limit)| rent * f64::from(*limit)).sum()

@@ -25,7 +25,6 @@ pub struct Slice {
     pub gpu: usize,
     pub kind: &'static str,
     pub position: Position,
-    /// Who; several take turns.
     pub replicas: Vec<Replica>,
 }
 

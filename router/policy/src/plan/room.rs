@@ -6,7 +6,6 @@ use mig::{Geometry, Position};
 
 use super::{Slice, hardware::Hardware};
 
-/// A slice that could be made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
     pub(super) gpu: usize,

@@ -11,17 +11,14 @@ use crate::{
 /// One process of a replica that was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedProcess {
-    /// Its number on its worker.
     pub id: u32,
     /// The number that all processes of the replica share.
     pub replica: u64,
     /// Its model.
     pub model: String,
-    /// Its slice.
     pub slice: SliceId,
     /// Which of the slice's processes, from 0.
     pub process: u32,
-    /// The digest of what it loads.
     pub digest: u64,
     /// Absent if it was found running and is of no model as now configured.
     pub edition: Option<Edition>,

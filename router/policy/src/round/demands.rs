@@ -19,13 +19,11 @@ const LONGEST_LOAD: Duration = Duration::from_secs(3_600);
 /// What of a model's demand is worth keeping.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptDemand {
-    /// How much was asked for.
     pub habit: Habit,
     /// The longest that a replica took from being asked for to being ready.
     pub load_time: Option<Duration>,
 }
 
-/// The forecasts of all models.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demands {
     models: BTreeMap<String, Followed>,

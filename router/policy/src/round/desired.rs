@@ -10,17 +10,14 @@ use crate::fleet::SliceId;
 const FIRST_PORT: u64 = 29_500;
 const PORTS: u64 = 2_000;
 
-/// What one worker shall have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assignment {
     /// Its GPUs, by index.
     pub gpus: Vec<GpuAssignment>,
 }
 
-/// What one GPU shall have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuAssignment {
-    /// Its index.
     pub gpu: u32,
     /// How it shall be cut; absent, it stays as it is.
     pub positions: Option<Vec<String>>,
@@ -28,27 +25,19 @@ pub struct GpuAssignment {
     pub slices: Vec<SliceAssignment>,
 }
 
-/// What one slice shall have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SliceAssignment {
-    /// Which.
     pub position: String,
-    /// The processes of replicas.
     pub replicas: Vec<AskedProcess>,
-    /// The rank of a job.
     pub rank: Option<AskedRank>,
 }
 
-/// A rank that shall run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedRank {
-    /// Its job.
     pub job: u64,
-    /// Which start of it.
     pub run: u32,
     /// Which rank, from 0.
     pub rank: u32,
-    /// How many ranks there are.
     pub world_size: u32,
     /// Which of the ranks on its worker, from 0.
     pub local_rank: u32,

@@ -200,7 +200,6 @@ pub(super) fn tenants(world: &World, accounts: &BTreeMap<String, Account>) -> Ve
 }
 
 impl TrainingJob {
-    /// The job as loans see it.
     pub fn loan(&self, lease: Duration, now: Moment) -> Job {
         let life = &self.life;
         let mut ask = self.ask;

@@ -34,9 +34,7 @@ pub struct Needs {
 /// Slices that must come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// Those that would do.
     pub slices: Vec<SliceId>,
-    /// How many of them.
     pub count: u32,
     /// Whether requests miss their objective until then, so that the usual notice is too long.
     pub urgent: bool,
@@ -342,7 +340,6 @@ fn all_of(job: &TrainingJob) -> Want {
     Want { slices: job.life.seats.clone(), count, urgent: false }
 }
 
-/// Turns decisions into changes of jobs.
 struct Carry<'a> {
     lendable: &'a Lendable,
     notice_ms: u64,

@@ -33,12 +33,10 @@ pub struct Memory {
     pub loans: LoanMemory,
 }
 
-/// What placement remembers.
 #[derive(Clone, Debug)]
 pub struct PlaceMemory {
     /// By worker, what was asked of it.
     pub(super) asked: BTreeMap<String, Vec<AskedProcess>>,
-    /// Replicas numbered so far.
     pub(super) numbered: u64,
     /// How GPUs shall be cut, where the router decided it.
     pub(super) cuts: BTreeMap<GpuId, Vec<String>>,
@@ -56,7 +54,6 @@ pub struct PlaceMemory {
     pub(super) unplaced: BTreeSet<String>,
 }
 
-/// What lending remembers.
 #[derive(Clone, Debug)]
 pub struct LoanMemory {
     /// Nothing was heard of any rank before.

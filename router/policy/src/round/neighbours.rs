@@ -16,7 +16,6 @@ const BUSY: f64 = 0.05;
 /// No model is planned to be slower than this many times what was measured.
 const MOST: f64 = 2.0;
 
-/// What was learned of neighbours.
 #[derive(Clone, Debug)]
 pub(super) struct Neighbours {
     interference: Interference,

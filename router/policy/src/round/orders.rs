@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{PinOrder, PlaceMemory, World, asked::AskedReplica, sites::Sites};
 use crate::place::{self, Placed, Snapshot, State, obstacle};
 
-/// How far the orders are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OrderProgress {
     /// What still holds each drained worker.
@@ -14,17 +13,12 @@ pub struct OrderProgress {
     pub pins: Vec<PinProgress>,
 }
 
-/// How far a pin is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinProgress {
-    /// The replica serves there.
     Held,
-    /// It is on its way there.
     Starting {
-        /// How.
         why: &'static str,
     },
-    /// It cannot be there now.
     Waiting {
         /// Why not, if that is known.
         why: Option<String>,
@@ -65,7 +59,6 @@ pub(super) fn moved(
 }
 
 impl PlaceMemory {
-    /// How far the orders are.
     pub(super) fn progress(
         &self,
         world: &World,

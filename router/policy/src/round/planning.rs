@@ -26,11 +26,9 @@ const SAME: f64 = 0.005;
 /// A plan and what it was made from.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// When it was made.
     pub at: Moment,
     /// What it was made from.
     pub snapshot: Arc<Snapshot>,
-    /// The GPUs of the snapshot.
     pub gpus: Vec<GpuId>,
     /// What shall be, and how to get there.
     pub decision: Decision,

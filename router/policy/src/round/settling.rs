@@ -21,14 +21,11 @@ const SLACK: Duration = Duration::from_secs(5);
 /// The jobs after their ranks were seen.
 #[derive(Debug)]
 pub(super) struct Settled {
-    /// Those that have not ended.
     pub(super) jobs: Vec<TrainingJob>,
-    /// Those that have just ended.
     pub(super) over: Vec<TrainingJob>,
     pub(super) counts: Counts,
     /// Jobs that must give their slices back: pausing them does not help inference.
     pub(super) evicted: BTreeSet<u64>,
-    /// Since the last round.
     pub(super) elapsed: Duration,
 }
 
@@ -121,7 +118,6 @@ fn reported(world: &World) -> BTreeMap<SliceId, Option<&SeenRank>> {
     reports
 }
 
-/// How models fare.
 fn attainments(world: &World) -> BTreeMap<String, Attainment> {
     let of = |model: &super::ModelTerms| {
         let traffic = world.traffic.get(&model.name)?;

@@ -23,7 +23,6 @@ pub(super) struct Sites {
     last_ids: BTreeMap<String, u32>,
 }
 
-/// One GPU of the fleet.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) id: GpuId,
@@ -42,13 +41,10 @@ pub(super) struct Site {
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     pub(super) position: Position,
-    /// As its worker calls it.
     pub(super) text: String,
     pub(super) name: SliceName,
     pub(super) profile: String,
-    /// It shall vanish.
     pub(super) doomed: bool,
-    /// A job has it.
     pub(super) lent: bool,
 }
 
@@ -78,7 +74,6 @@ impl Sites {
         sites
     }
 
-    /// The index of a GPU.
     pub(super) fn site(&self, gpu: &GpuId) -> Option<usize> {
         self.at.get(gpu).copied()
     }
@@ -130,7 +125,6 @@ impl Sites {
 }
 
 impl Site {
-    /// One of its slices.
     pub(super) fn slice(&self, spot: &Spot) -> SliceId {
         self.id.slice(spot.text.clone())
     }

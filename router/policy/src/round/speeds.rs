@@ -21,7 +21,6 @@ pub struct KeptSpeeds {
     pub profiles: Profiles,
 }
 
-/// Warm-ups that were seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speeds {
     /// By model and kind of GPU.

@@ -23,7 +23,6 @@ const LEAST_ALLOWED: f64 = 0.001;
 /// A model's requests since the router started.
 #[derive(Clone, Copy, Debug)]
 pub struct Attainment {
-    /// Requests that count for the objective.
     pub eligible: u64,
     /// Of those, the ones within it.
     pub within: u64,
@@ -34,9 +33,7 @@ pub struct Attainment {
 /// A job that runs, and the models with replicas on its GPUs.
 #[derive(Clone, Debug)]
 pub struct Running<'a> {
-    /// The job.
     pub job: u64,
-    /// The models.
     pub beside: BTreeSet<&'a str>,
 }
 

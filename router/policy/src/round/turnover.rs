@@ -15,40 +15,27 @@ use crate::{
 /// What a round did, for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A GPU is cut otherwise.
     Cut {
-        /// Which.
         gpu: GpuId,
         /// Its slices from now on.
         positions: Vec<String>,
-        /// Why.
         why: String,
     },
-    /// A replica is to be loaded.
     Placed {
-        /// Where.
         slice: SliceId,
-        /// Its model.
         model: String,
-        /// Its processes.
         processes: u32,
-        /// Why.
         why: String,
     },
     /// A replica finishes its batches and goes.
     Leaves {
-        /// Which.
         replica: ReplicaId,
-        /// Its model.
         model: String,
-        /// Why.
         why: String,
     },
     /// A model does not get what it is to have.
     Unplaced {
-        /// Which.
         model: String,
-        /// Why.
         why: String,
     },
 }
@@ -214,7 +201,6 @@ impl PlaceMemory {
     }
 }
 
-/// A replica to be asked for.
 struct Wanted {
     model: usize,
     slice: SliceId,

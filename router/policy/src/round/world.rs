@@ -28,26 +28,21 @@ pub struct World {
     pub models: Arc<[ModelTerms]>,
     /// By model, the requests of all routers together.
     pub traffic: BTreeMap<String, Traffic>,
-    /// The workers that are not gone.
     pub workers: Vec<SeenWorker>,
-    /// The connections to replicas.
     pub links: BTreeMap<ReplicaId, Link>,
     /// The jobs that have not ended, as committed.
     pub jobs: Vec<TrainingJob>,
     /// Those who submit jobs; the last is for jobs of nobody.
     pub tenants: Vec<TenantTerms>,
-    /// Workers that an operator drains.
     pub drained: BTreeSet<String>,
     /// Replicas that an operator has pinned, the oldest order first.
     pub pins: Vec<PinOrder>,
-    /// What is allowed.
     pub rules: RoundRules,
 }
 
 /// A model as its operator wants it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelTerms {
-    /// Its name.
     pub name: String,
     /// Time from arrival to response.
     pub slo: Duration,
@@ -80,10 +75,8 @@ pub struct Edition {
     pub max_batch: u32,
 }
 
-/// A worker and what it reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenWorker {
-    /// Its name.
     pub name: String,
     /// Whether it is about to stop.
     pub leaving: bool,
@@ -93,10 +86,8 @@ pub struct SeenWorker {
     pub gpus: Vec<SeenGpu>,
 }
 
-/// A GPU.
 #[derive(Clone, Debug)]
 pub struct SeenGpu {
-    /// Its index on the worker.
     pub index: u32,
     /// Its kind, if it is in the MIG table.
     pub kind: Option<&'static Kind>,
@@ -106,39 +97,30 @@ pub struct SeenGpu {
     pub can_reshape: bool,
     /// The positions its operator wants, if its file lists them.
     pub pinned: Option<Vec<String>>,
-    /// Its memory.
     pub memory_mib: Option<u64>,
     /// Its slices, by position.
     pub slices: Vec<SeenSlice>,
 }
 
-/// A slice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenSlice {
     /// Its worker's label for it, `gpu0:3g@4`.
     pub label: String,
     /// Its position, `3g.40gb@4` or `whole`.
     pub position: String,
-    /// Its profile.
     pub profile: String,
     /// Whether it can be used.
     pub usable: bool,
-    /// Its memory.
     pub memory_mib: Option<u64>,
-    /// Its processes.
     pub processes: u32,
     /// Microseconds its processes have run batches.
     pub busy_us: u64,
-    /// The replicas on it.
     pub replicas: Vec<SeenReplica>,
-    /// The rank on it.
     pub rank: Option<SeenRank>,
 }
 
-/// One process of a replica.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenReplica {
-    /// Its number on the worker.
     pub id: u32,
     /// Its model.
     pub model: String,
@@ -148,7 +130,6 @@ pub struct SeenReplica {
     pub digest: u64,
     /// Whether routers may send it batches.
     pub serves: bool,
-    /// How far it is.
     pub phase: ReplicaPhase,
     /// The middle time of each size it was warmed with, in seconds; empty before it is ready.
     pub warmup: Vec<(u32, f64)>,
@@ -157,48 +138,35 @@ pub struct SeenReplica {
 /// How far a process of a replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaPhase {
-    /// Loading or warming.
     Starting,
-    /// Warm.
     Ready,
-    /// Finishing its last batches.
     Draining,
-    /// It cannot serve now.
     Failed,
 }
 
-/// A rank on a slice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenRank {
-    /// Its job.
     pub job: u64,
-    /// What is reported of it.
     pub rank: Rank,
 }
 
 /// A training job that has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingJob {
-    /// Its number.
     pub id: u64,
-    /// What it asks for.
     pub ask: loan::Ask,
     /// The smallest profile it takes; absent, any.
     pub profile: Option<String>,
     /// How often it is started again after it failed by itself.
     pub retries: u32,
-    /// When it was submitted.
     pub submitted_ms: u64,
-    /// What it is doing.
     pub life: Life,
 }
 
-/// Somebody who submits jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantTerms {
     /// The name of its account; empty for jobs of nobody.
     pub name: String,
-    /// Weight against others.
     pub share: f64,
     /// The most slices it may hold at once.
     pub quota: u32,
@@ -209,11 +177,9 @@ pub struct TenantTerms {
 pub struct PinOrder {
     /// Its model.
     pub model: String,
-    /// Where it shall be.
     pub at: SliceId,
     /// Where its model shall leave for it, until it has.
     pub from: Option<SliceId>,
-    /// Who wants it.
     pub by: String,
 }
 
@@ -235,7 +201,6 @@ pub struct RoundRules {
     pub loans: Option<LoanTerms>,
 }
 
-/// How slices are lent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoanTerms {
     /// Which job goes first, by the order's name.
@@ -273,7 +238,6 @@ impl World {
         !worker.leaving && !self.drained.contains(&worker.name)
     }
 
-    /// The index of a model.
     pub(super) fn model(&self, name: &str) -> Option<usize> {
         self.models.iter().position(|model| model.name == name)
     }

@@ -4,7 +4,6 @@ use super::*;
 
 const MODEST: u32 = 0;
 const FLOOD: u32 = 1;
-/// Rows that take half the objective.
 const HALF: u32 = 15;
 
 impl Rig {
