@@ -52,7 +52,6 @@ pub struct Router {
     stop_admin: oneshot::Sender<()>,
     admin_task: JoinHandle<()>,
     served: JoinHandle<()>,
-    /// Its part in who leads, if there are others.
     election: Option<(Arc<Election>, JoinSet<()>)>,
 }
 
@@ -154,7 +153,6 @@ impl Router {
         self.admin
     }
 
-    /// Where workers join, if they may.
     pub fn join(&self) -> Option<SocketAddr> {
         self.join
     }
@@ -195,7 +193,6 @@ impl Router {
     }
 }
 
-/// Stands for election, and does what it leads to.
 fn stand(ground: Ground, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
     let control = state.backend.control();
     let (plane, fleet) = (Arc::clone(control.plane()), Arc::clone(control.fleet()));

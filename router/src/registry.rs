@@ -40,7 +40,6 @@ pub struct Registry {
 pub struct ConfigState {
     /// Configurations put in force since the start, that of the start included.
     pub generation: u64,
-    /// Whether the last attempt to load one succeeded.
     pub last_reload_successful: bool,
     /// When the one in force was loaded, in seconds since 1970.
     pub loaded_at_s: f64,
@@ -116,7 +115,6 @@ impl Registry {
         self.control.orders()
     }
 
-    /// What this router may do.
     pub fn standing(&self) -> &Arc<Standing> {
         self.control.leadership()
     }
@@ -172,7 +170,6 @@ impl Registry {
         *self.loads.lock()
     }
 
-    /// What becomes of spans, whichever tracer records them.
     pub fn spans(&self) -> &Arc<SpanMetrics> {
         &self.spans
     }
@@ -189,7 +186,6 @@ impl Registry {
         self.now().since(Moment::default())
     }
 
-    /// What was decided last about who is where.
     pub fn plan(&self) -> &Arc<Planned> {
         self.control.planned()
     }
@@ -203,7 +199,6 @@ impl Registry {
         self.models.load().iter().for_each(|model| model.dispatcher().metrics().drain());
     }
 
-    /// How each model did in the last minutes.
     pub fn history(&self) -> BTreeMap<String, Vec<Point>> {
         let models = self.models.load();
         models.iter().map(|model| (model.name().to_owned(), model.history())).collect()

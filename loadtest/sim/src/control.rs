@@ -68,7 +68,6 @@ pub struct SimWorkers {
     habits: Habits,
     /// By model, what loading it takes.
     loads: Vec<Duration>,
-    /// When each replica is warm.
     warm_at: BTreeMap<ReplicaId, Moment>,
     /// By worker, when its last cut is done.
     cut_until: Vec<Moment>,
@@ -137,7 +136,6 @@ impl SimWorkers {
         }
     }
 
-    /// The fleet as the round reads it.
     pub fn world(&self, now: Moment) -> World {
         World { now, ..self.world.clone() }
     }
@@ -179,7 +177,6 @@ impl SimWorkers {
         Ok(rounds)
     }
 
-    /// Has every worker do what it was told.
     pub fn apply(&mut self, round: &Round, now: Moment) {
         for id in &round.admit {
             self.world.links.insert(id.clone(), Link::InRotation { busy: false });
@@ -228,7 +225,6 @@ impl SimWorkers {
         self.warm_at.values_mut().for_each(|at| *at = Moment::default());
     }
 
-    /// Replicas that have become warm can be sent batches.
     fn connect(&mut self, now: Moment) {
         for (id, _) in self.warm_at.iter().filter(|(_, at)| **at <= now) {
             self.world.links.entry(id.clone()).or_insert(Link::Connected);
@@ -249,7 +245,6 @@ impl SimWorkers {
         self.world.links.retain(|id, _| there.contains(id));
     }
 
-    /// Every replica in rotation, with all its processes.
     pub fn serving(&self) -> Vec<Serving> {
         let mut serving = Vec::new();
         for worker in &self.world.workers {

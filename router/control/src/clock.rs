@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use policy::moment::Moment;
 use tokio::time::Instant;
 
-/// No moment is further from the start than this.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Wall time that does not jump while the router runs. Its moments count from 1970.

@@ -30,7 +30,6 @@ pub struct Stored {
     pub jobs: Arc<Jobs>,
     pub orders: Arc<Orders>,
     pub learned: Arc<Learned>,
-    /// Whether this router may act.
     pub leadership: Arc<Standing>,
 }
 
@@ -55,7 +54,6 @@ impl Control {
         &self.plane
     }
 
-    /// Whether this router may act.
     pub fn leadership(&self) -> &Arc<Standing> {
         &self.leadership
     }
@@ -84,12 +82,10 @@ impl Control {
         self.clock
     }
 
-    /// The configuration in force.
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
     }
 
-    /// Puts a configuration in force.
     pub fn configure(&self, config: Arc<Config>) {
         self.config.store(config);
         self.fleet.poke();

@@ -11,17 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Change, CommitError, OpenError, Records, Schema, Store};
 
-/// The file in the state directory.
 const FILE: &str = "learned.log";
 const SCHEMA: Schema = Schema { migrations: &[] };
 
 const MODEL: &str = "model/";
-/// When what stands in the file was last true.
 const AT: &str = "at_ms";
 /// How old that may be before it is written though nothing else changed.
 const STALE_MS: u64 = 600_000;
 
-/// Where it is kept, if anywhere.
 #[derive(Debug)]
 pub struct Learned {
     store: Option<Mutex<Store>>,
@@ -55,7 +52,6 @@ pub(crate) struct Warmups {
     pub(crate) profiles: BTreeMap<String, Vec<(u32, f64)>>,
 }
 
-/// How much of it was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Asked {
     /// Rows per second in each of the last minutes, the last of them last.
@@ -69,7 +65,6 @@ pub(crate) struct Asked {
     pub(crate) load_ms: Option<u64>,
 }
 
-/// How much slower than predicted it was beside others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Beside {
     /// Its slice's part of the GPU, in thousandths.
@@ -91,7 +86,6 @@ impl Learned {
         Ok(Arc::new(Self { store: Some(Mutex::new(opened.store)) }))
     }
 
-    /// Whether anything will be kept.
     pub(crate) fn is_kept(&self) -> bool {
         self.store.is_some()
     }
@@ -153,7 +147,6 @@ mod tests {
 
     use super::*;
 
-    /// A folder of its own, gone after the test.
     struct Folder(PathBuf);
 
     impl Folder {

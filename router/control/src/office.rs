@@ -21,13 +21,11 @@ const LONGEST_KEY: usize = 255;
 /// The most of a log that is sent at once.
 const PAGE: u32 = 64 << 10;
 
-/// What operators and owners of jobs ask for.
 #[derive(Debug)]
 pub struct Office {
     control: Arc<Control>,
 }
 
-/// A part of what a rank printed.
 #[derive(Clone, Debug, Serialize)]
 pub struct LogPage {
     /// Where it begins, in bytes since the rank first printed.

@@ -17,7 +17,6 @@ use crate::replay;
 
 const REMEMBERED: usize = 100;
 
-/// The last round, for whoever asks.
 #[derive(Debug, Default)]
 pub struct Planned {
     pub(crate) last: Mutex<Last>,
@@ -27,12 +26,10 @@ pub struct Planned {
 pub(crate) struct Last {
     state: PlanState,
     pub(crate) progress: OrderProgress,
-    /// The pins of the progress, in its order.
     pub(crate) pins: Vec<PinOrder>,
     pub(crate) from: Option<Decided>,
 }
 
-/// What was decided, and what from.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
     pub(crate) world: Arc<World>,
@@ -44,7 +41,6 @@ pub(crate) struct Decided {
 pub struct PlanState {
     /// When, in seconds since the router started.
     pub decided_at_s: f64,
-    /// GPUs that have or shall have a replica.
     pub gpus_used: usize,
     /// What each model is expected to be asked for, and has.
     pub models: Vec<PlannedModel>,
@@ -53,13 +49,11 @@ pub struct PlanState {
     pub moves: VecDeque<Move>,
     /// Moves since the start, by what they did: `start`, `stop` and `cut`.
     pub moved: Moved,
-    /// What is not done, and why.
     pub refusals: Vec<String>,
     /// The median error of predicted slowdowns, as a part of what was seen; none before the first.
     pub interference_error: Option<f64>,
 }
 
-/// Moves since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub start: u64,
@@ -67,14 +61,12 @@ pub struct Moved {
     pub cut: u64,
 }
 
-/// A model's demand and what is provided for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedModel {
     /// Its name.
     pub model: String,
     /// Rows per second to be provided for.
     pub demand_rps: f64,
-    /// What the slow forecast asks for by itself.
     pub floor_rps: f64,
     /// What decided: `rate`, `rising`, `queue`, `late`, `panic`, `floor`, `daily`,
     /// `patience`, `new`, `idle`.
@@ -91,7 +83,6 @@ pub struct PlannedReplica {
     /// Its model.
     pub model: String,
     pub processes: u32,
-    /// Whether an operator wants it there.
     #[serde(default)]
     pub pinned: bool,
     pub why: String,
@@ -101,7 +92,6 @@ pub struct PlannedReplica {
 pub struct Move {
     /// When, in seconds since the router started.
     pub at_s: f64,
-    /// What, for people.
     pub what: String,
     pub why: String,
 }
@@ -117,7 +107,6 @@ impl Planned {
         plan.map(|plan| replay::dump(&plan.snapshot))
     }
 
-    /// The slices that have replicas or shall.
     pub(crate) fn served(&self) -> BTreeSet<SliceId> {
         let last = self.last.lock();
         let asked = last.from.iter().flat_map(|from| from.memory.place.asked().values().flatten());
@@ -184,7 +173,6 @@ fn replica(plan: &Plan, placed: &Placed) -> PlannedReplica {
     }
 }
 
-/// GPUs that have a replica in a target.
 pub(crate) fn gpus_used(target: &Target) -> usize {
     let mut gpus: Vec<usize> = target.placed.iter().map(|placed| placed.gpu).collect();
     gpus.sort_unstable();

@@ -22,7 +22,6 @@ pub struct DrainState {
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
     pub state: DrainPhase,
-    /// What still holds it, and why.
     pub holds: Vec<String>,
 }
 
@@ -33,7 +32,6 @@ pub enum DrainPhase {
     Drained,
 }
 
-/// A replica that an operator has pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinState {
     /// Its model.
@@ -58,13 +56,11 @@ pub enum PinPhase {
 }
 
 impl DrainPhase {
-    /// Every one, for counting.
     pub const ALL: [(&'static str, Self); 2] =
         [("draining", Self::Draining), ("drained", Self::Drained)];
 }
 
 impl PinPhase {
-    /// Every one, for counting.
     pub const ALL: [(&'static str, Self); 3] =
         [("held", Self::Held), ("starting", Self::Starting), ("waiting", Self::Waiting)];
 }

@@ -17,7 +17,6 @@ use self::{pin::PinView, target::TargetView};
 pub enum ReplayError {
     #[error("not a dump of a router's placement")]
     Json(#[from] serde_json::Error),
-    /// It names GPUs or slices that do not exist.
     #[error("GPU {gpu} of the dump cannot be")]
     Gpu {
         gpu: usize,

@@ -110,12 +110,10 @@ impl Revisions {
         self.addresses.get(worker).copied()
     }
 
-    /// The highest generation that any worker has reported.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The generation that a worker has reported.
     pub(crate) fn generation_of(&self, worker: &str) -> Option<u64> {
         self.generations.get(worker).copied()
     }
@@ -152,14 +150,12 @@ pub(crate) fn pin_order(pin: &Pin) -> PinOrder {
     PinOrder { model, at, from, by }
 }
 
-/// The notice and the lease of loans in force.
 pub(crate) fn loan_times(config: &Config) -> (Duration, Duration) {
     let defaults = policy::loan::Rules::default();
     let loans = config.loans.as_ref();
     loans.map_or((defaults.notice, defaults.lease), |loans| (loans.notice, loans.lease))
 }
 
-/// What this router and the others were asked for.
 fn together(mine: &Traffic, others: Load) -> Traffic {
     let Load { arrived, late, eligible, within, waiting } = Load::from(mine).with(others);
     Traffic { arrived, late, eligible, within, waiting, ..mine.clone() }
@@ -308,7 +304,6 @@ fn middles(warmup: &[WarmPoint]) -> Vec<(u32, f64)> {
     warmup.iter().filter_map(middle).collect()
 }
 
-/// What a worker reports of a rank.
 fn rank(report: &RankReport) -> job::Rank {
     let progress = report.progress.map(|told| job::RankProgress {
         step: told.step,

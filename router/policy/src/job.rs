@@ -11,7 +11,6 @@ use crate::fleet::SliceId;
 
 pub use self::settle::{Terms, begin, settle};
 
-/// Steps of a job's past that are kept.
 const STEPS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,16 +25,13 @@ pub enum State {
     Noticed,
     /// Writes a checkpoint before it stops.
     Checkpointing,
-    /// Gave its slices back, and waits to go on.
     Preempted,
     Done,
     Failed,
-    /// Was ended by request.
     Cancelled,
 }
 
 impl State {
-    /// Every state, in the order of a life.
     pub const ALL: [Self; 10] = [
         Self::Queued,
         Self::Starting,
@@ -64,7 +60,6 @@ impl State {
         }
     }
 
-    /// Whether nothing more will happen to it.
     pub fn is_over(self) -> bool {
         match self {
             Self::Done | Self::Failed | Self::Cancelled => true,
@@ -78,7 +73,6 @@ impl State {
         }
     }
 
-    /// Whether it has no slices and wants some.
     pub fn waits(self) -> bool {
         match self {
             Self::Queued | Self::Preempted => true,
@@ -94,18 +88,14 @@ impl State {
     }
 }
 
-/// A job on its way out of its slices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopping {
-    /// What it becomes when its ranks have ended.
     pub then: State,
     /// The slices it goes on with, if it becomes [`State::Starting`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seats: Vec<SliceId>,
-    /// Why, for people.
     pub reason: String,
     pub notice_ms: u64,
-    /// When its ranks have to have ended.
     pub by_ms: u64,
 }
 
@@ -116,11 +106,9 @@ pub struct Step {
     pub at_ms: u64,
 }
 
-/// How far a job says it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     pub step: u64,
-    /// All its steps, if it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
     /// The step of its last checkpoint, if it made one.
@@ -140,12 +128,10 @@ pub struct Life {
     pub history: Vec<Step>,
     /// How often it was started. Its ranks carry the number, so that none is started twice.
     pub run: u32,
-    /// The slices of its ranks, by rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seats: Vec<SliceId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_seats: Vec<SliceId>,
-    /// What its slices are of a GPU, together.
     #[serde(default)]
     pub gpus: f64,
     #[serde(default)]
@@ -153,10 +139,8 @@ pub struct Life {
     /// How long a checkpoint took it when it was last asked for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_takes_ms: Option<u64>,
-    /// Present if it was told to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stopping>,
-    /// How often it failed by itself.
     pub failures: u32,
     /// It is not started before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,17 +162,13 @@ pub enum RankSeen {
     Gone,
     /// Nothing is known of it yet, or for the moment.
     Unknown,
-    /// What its worker last reported of it.
     Reported(Rank),
 }
 
-/// A rank as its worker reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rank {
-    /// Which start of its job it belongs to.
     pub run: u32,
     pub state: RankState,
-    /// How far it says the job is.
     pub progress: Option<RankProgress>,
 }
 
@@ -206,7 +186,9 @@ pub enum RankState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankEnd {
     /// By itself.
-    Exited { code: i32 },
+    Exited {
+        code: i32,
+    },
     /// By a signal.
     Killed {
         signal: i32,
@@ -214,20 +196,19 @@ pub enum RankEnd {
         overdue: bool,
     },
     Exceeded {
-        /// Which, and by how much.
         what: String,
     },
     /// It was stopped because nobody renewed its loan.
     Expired,
     /// It could not be started, or what became of it is not known.
-    Lost { reason: String },
+    Lost {
+        reason: String,
+    },
 }
 
-/// How far a rank says its job is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankProgress {
     pub step: u64,
-    /// All its steps, if it says.
     pub steps: Option<u64>,
     /// The step of its last checkpoint, if it made one.
     pub checkpoint: Option<u64>,
@@ -235,7 +216,6 @@ pub struct RankProgress {
     pub checkpoint_age_ms: Option<u64>,
 }
 
-/// What happened to loans since the router started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Loans that ended because inference needed the slices.
@@ -250,7 +230,6 @@ pub struct Counts {
     pub lost_gpu_s: f64,
     pub done: u64,
     pub failed: u64,
-    /// Jobs that were ended by request.
     pub cancelled: u64,
 }
 

@@ -60,40 +60,32 @@ use crate::{
 
 use self::{settling::Settled, sites::Sites};
 
-/// How often a round looks when nothing happens.
 pub const TICK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub struct Round {
     /// By worker and GPU, how it shall be cut; absent, it stays as it is.
     pub cuts: BTreeMap<String, BTreeMap<u32, Option<Vec<String>>>>,
-    /// Replicas that may be sent batches.
     pub admit: Vec<ReplicaId>,
     pub drain: Vec<ReplicaId>,
     /// Jobs that change; to be made durable before anything is told.
     pub jobs: Vec<JobChange>,
     /// What happened to loans, once the jobs are durable.
     pub counts: Counts,
-    /// Why each waiting job waits.
     pub waits: BTreeMap<u64, Waits>,
     /// What clients of models without replicas are answered, by model.
     pub advice: BTreeMap<String, Advice>,
     /// Pins whose models have left the slice they were to leave.
     pub moved_pins: Vec<PinOrder>,
     pub progress: OrderProgress,
-    /// What is expected of each model, in their order.
     pub forecasts: Vec<Forecast>,
-    /// The plan in force.
     pub plan: Option<Arc<Plan>>,
-    /// Whether it was made in this round.
     pub planned: bool,
     /// Whether another is due that the planner was too tired to make.
     pub plan_due: bool,
     /// The median error of predicted slowdowns; none before the first.
     pub interference_error: Option<f64>,
-    /// What inference needs of the slices that are lent.
     pub needs: Needs,
-    /// What was done, for the log.
     pub events: Vec<Event>,
 }
 
@@ -107,12 +99,10 @@ pub struct JobChange {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waits {
     pub why: String,
-    /// When it may start, as far as is known.
     pub may_start_ms: Option<u64>,
 }
 
 impl Round {
-    /// Whether inference waits for slices that are lent.
     pub fn reclaims(&self) -> bool {
         !self.needs.wanted.is_empty()
     }

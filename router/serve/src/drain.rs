@@ -18,7 +18,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How far the stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Serving,
@@ -30,7 +29,6 @@ pub enum Phase {
     Cut,
 }
 
-/// How long the phases last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// From the request to stop until the listener closes.
@@ -39,7 +37,6 @@ pub struct Times {
     pub timeout: Duration,
 }
 
-/// What asks this process to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
     /// SIGTERM, from a supervisor.
@@ -48,14 +45,12 @@ pub enum StopSignal {
     Interrupt,
 }
 
-/// How a stop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Every request in flight was answered.
     Finished,
     /// Some were dropped, since the time was up.
     Cut,
-    /// A second signal came.
     Hurried,
 }
 

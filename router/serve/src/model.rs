@@ -35,7 +35,6 @@ use crate::{
 pub trait Served: Send + Sync + 'static {
     fn name(&self) -> &str;
 
-    /// The one version served.
     fn version(&self) -> &str;
 
     /// What runs it, as its replicas report it.
@@ -72,12 +71,13 @@ pub trait Served: Send + Sync + 'static {
 pub enum Availability {
     /// At least one replica is warm.
     Ready,
-    /// Replicas are on their way.
     Loading,
     /// It has no replica because nobody has asked for it; the next request brings one.
     Asleep,
     /// It cannot be asked, and nothing is being done about it.
-    Unavailable { reason: String },
+    Unavailable {
+        reason: String,
+    },
 }
 
 #[derive(Debug)]
@@ -97,7 +97,6 @@ pub struct Model {
     recent: Mutex<Recent>,
 }
 
-/// Why a model's last replica failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub reason: String,

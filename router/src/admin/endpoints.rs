@@ -30,7 +30,6 @@ const ADMIN: Option<Scope> = Some(Scope::Admin);
 
 macro_rules! endpoints {
     ($($method:ident $path:literal $scope:ident $audited:literal $handler:expr, $what:literal;)*) => {
-        /// Every endpoint of the admin listener.
         pub const ENDPOINTS: &[Endpoint] = &[$(Endpoint {
             method: stringify!($method),
             path: $path,
@@ -104,7 +103,6 @@ static ALLOWED: LazyLock<BTreeMap<&str, Vec<&str>>> = LazyLock::new(|| {
     allowed
 });
 
-/// The router of every endpoint.
 pub(super) fn router<B: Backend>(admin: Arc<Admin<B>>) -> Router {
     let mut paths = BTreeMap::<_, MethodRouter<_>>::new();
     for (endpoint, handler) in ENDPOINTS.iter().zip(handlers()) {

@@ -9,17 +9,13 @@ use serve::{error::InferError, reply};
 
 use crate::{jobs::JobError, orders::OrderError, reload::ReloadError};
 
-/// Every error of the admin API.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(super) enum AdminError {
     /// What any listener may say: no such path, wrong method, access denied.
     Request(#[from] InferError),
-    /// The configuration in force was not changed.
     Reload(#[from] ReloadError),
-    /// Something asked of a training job was not done.
     Job(#[from] JobError),
-    /// A drain or a pin was not changed.
     Order(#[from] OrderError),
 }
 

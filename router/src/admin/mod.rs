@@ -49,17 +49,12 @@ pub type Steering = Pin<Box<dyn Future<Output = Result<Value, ReloadError>> + Se
 
 pub type Ordering = Pin<Box<dyn Future<Output = Result<Value, OrderError>> + Send>>;
 
-/// What the listener asks of the program around it.
 pub struct Hooks {
-    /// Where training jobs are dealt with, if anywhere.
     pub jobs: Option<Arc<Office>>,
-    /// Every metric, in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
-    /// What is going on, as one document.
     pub state: Box<dyn Fn() -> Value + Send + Sync>,
     /// The workers and what they last reported, for `GET /admin/v1/workers`.
     pub workers: Box<dyn Fn() -> Value + Send + Sync>,
-    /// What went on in the last minutes, by model.
     pub history: Box<dyn Fn() -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.
     pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
@@ -109,12 +104,10 @@ pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: imp
     }
 }
 
-/// Tells the layers what the table of endpoints says.
 struct Desk {
     shared: Arc<Shared>,
 }
 
-/// What the table of endpoints says of a request.
 struct Asked {
     scope: Option<Scope>,
     audited: bool,

@@ -7,7 +7,6 @@ use crate::{fleet::Presence, progress::DrainState};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerState {
     pub name: String,
-    /// Whether it speaks.
     pub state: Presence,
     /// Seconds since its last report, or since it joined.
     pub silent_s: f64,
@@ -19,7 +18,6 @@ pub struct WorkerState {
     /// The generation of the desired state it acts on, once it has reported.
     pub generation: Option<u64>,
     pub desired_generation: Option<u64>,
-    /// Its GPUs, by index.
     pub gpus: Vec<GpuState>,
 }
 
@@ -35,7 +33,6 @@ pub struct GpuState {
     pub uuid: Option<String>,
     /// Whether it is cut: `on`, `off` or `unsupported`.
     pub mode: Option<protocol::Mode>,
-    /// Whether the worker may cut it.
     pub can_reshape: bool,
     /// Why it cannot be read, or is not as wanted.
     pub problem: Option<String>,
@@ -49,18 +46,15 @@ pub struct GpuState {
     pub ecc: Option<(u64, u64)>,
     /// The numbers of its last errors, oldest first.
     pub xids: Vec<u64>,
-    /// Its slices, by position.
     pub slices: Vec<SliceState>,
 }
 
-/// A memory and how much of it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     pub total_bytes: u64,
     pub used_bytes: u64,
 }
 
-/// One slice and what is on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SliceState {
     /// Its label, `gpu0:3g@4`, behind its worker's name where that is another process.
@@ -74,11 +68,8 @@ pub struct SliceState {
     pub start: u8,
     pub memory_slices: u8,
     pub memory_bytes: Option<u64>,
-    /// Its processes, by lane.
     pub lanes: Vec<LaneState>,
-    /// The replicas on it, by id.
     pub replicas: Vec<ReplicaState>,
-    /// The training job it is lent to.
     pub job: Option<u64>,
     /// The rank of a training job it is lent to.
     #[serde(default)]
@@ -125,13 +116,11 @@ pub struct ReplicaState {
     /// Its model.
     pub model: String,
     pub version: String,
-    /// The lane it is in.
     pub lane: u32,
     pub state: ReplicaPhase,
     pub reason: Option<String>,
     /// Memory it takes, once known.
     pub memory_bytes: Option<u64>,
-    /// How long its model took to load.
     pub load_ms: Option<f64>,
 }
 
@@ -140,10 +129,8 @@ pub struct ReplicaState {
 pub enum ReplicaPhase {
     Starting,
     Loading,
-    /// Its model is being run to warm it.
     Warming,
     Ready,
-    /// It finishes the batches it has, and goes.
     Draining,
     Failed,
 }

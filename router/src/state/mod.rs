@@ -38,25 +38,18 @@ pub struct State {
     pub build: Build,
     /// Seconds since the router started.
     pub uptime_s: f64,
-    /// Whether it can serve.
     pub ready: bool,
     pub problems: Vec<String>,
-    /// Whether a stop has begun.
     pub draining: bool,
-    /// The configuration in force.
     pub config: ConfigState,
-    /// Who leads, if there are several routers.
     pub lead: LeadState,
     /// The models, in the order of the configuration.
     pub models: Vec<ModelState>,
-    /// The workers that are known, by name.
     pub workers: Vec<WorkerState>,
-    /// What was decided last about who is where.
     pub plan: PlanState,
     /// The replicas that operators have pinned, the oldest order first.
     #[serde(default)]
     pub pins: Vec<PinState>,
-    /// The training jobs, and what is lent to them.
     pub jobs: JobsState,
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,

@@ -15,7 +15,6 @@ use crate::{
     training::{Habits, TraceJob, whole_jobs},
 };
 
-/// A job beside what the rounds see of it.
 #[derive(Clone, Debug)]
 pub(super) struct Trainee {
     job: TraceJob,
@@ -37,11 +36,9 @@ pub(super) struct Trainee {
 #[derive(Clone, Copy, Debug)]
 pub struct Trained {
     pub completion: Duration,
-    /// From submission to the first start.
     pub queueing: Duration,
     /// GPU-seconds done twice.
     pub lost_gpu_s: f64,
-    /// How often it was started.
     pub starts: u32,
 }
 
@@ -125,7 +122,6 @@ impl Trainee {
         Rank { run: self.run, state, progress: Some(progress) }
     }
 
-    /// Starts or stops as its ranks were told.
     fn obey(&mut self, told: &AskedRank, now: Moment, habits: &Habits) {
         if self.run != told.run {
             self.run = told.run;
@@ -187,7 +183,6 @@ impl SimWorkers {
         }
     }
 
-    /// Has ranks run where they were told to.
     pub(super) fn run_ranks(&mut self, now: Moment) {
         for worker in &mut self.world.workers {
             let Some(told) = self.told.get(&worker.name) else { continue };
@@ -206,7 +201,6 @@ impl SimWorkers {
         }
     }
 
-    /// What jobs were given since the last round.
     pub(super) fn account(&mut self, now: Moment) {
         let elapsed_s = now.since(self.settled).as_secs_f64();
         self.settled = now;
@@ -248,7 +242,6 @@ impl SimWorkers {
         (waits, self.world.jobs.iter().map(held).sum())
     }
 
-    /// What tenants had of what they deserved.
     pub fn tenant_ratios(&self) -> Vec<f64> {
         let accounts = self.memory.loans.accounts().iter();
         accounts.filter(|(name, _)| !name.is_empty()).map(|(_, account)| account.ratio()).collect()

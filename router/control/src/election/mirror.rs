@@ -81,7 +81,6 @@ impl Election {
         }
     }
 
-    /// Takes in what changed.
     async fn take(&self, events: &[etcd::Event]) {
         let mut change = Change::default();
         for event in events {

@@ -38,7 +38,6 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Events that may wait to be taken in.
 const EVENTS: usize = 16;
 
-/// This router's part in who leads.
 #[derive(Debug)]
 pub struct Election {
     client: Arc<Client>,
@@ -66,7 +65,6 @@ pub enum Event {
     Deposed,
 }
 
-/// What a router that comes to lead begins with.
 #[derive(Debug)]
 pub struct Led {
     pub term: u64,
@@ -78,7 +76,6 @@ pub struct Led {
 
 #[derive(Debug)]
 pub struct Candidacy {
-    /// Its part in the election.
     pub election: Arc<Election>,
     /// The tasks behind it; dropped, it stands no more.
     pub tasks: JoinSet<()>,
@@ -110,7 +107,6 @@ impl Ground {
         }
     }
 
-    /// What this router may do.
     pub fn standing(&self) -> &Arc<Standing> {
         &self.standing
     }

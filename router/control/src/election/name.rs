@@ -20,7 +20,6 @@ pub(super) struct Name {
     whose: Mutex<Whose>,
 }
 
-/// Whether the name may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     Ours,

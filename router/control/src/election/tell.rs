@@ -9,7 +9,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{Election, name::Held};
 use crate::{leader::Registration, records::About};
 
-/// How often a router tells the others of itself.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Workers written down, and struck off, at once.
 const AT_ONCE: usize = 50;

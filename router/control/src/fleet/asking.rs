@@ -15,7 +15,6 @@ use tokio::{
 
 use super::Fleet;
 
-/// How long a worker may take to answer.
 const WAIT: Duration = Duration::from_secs(5);
 /// The most questions to one worker that wait to be sent.
 pub(super) const WAITING: usize = 64;

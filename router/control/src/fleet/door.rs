@@ -31,7 +31,6 @@ const MAX_CONVERSATIONS: usize = 4096;
 /// The wait after a failed accept, which would otherwise fail again at once.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// Who may join.
 #[derive(Clone, Debug)]
 pub enum Trust {
     Token(Arc<str>),
@@ -203,7 +202,6 @@ async fn tell(
     }
 }
 
-/// That the router is there, and whether it leads.
 fn presence(standing: &Standing) -> ToWorker {
     standing.term().map_or(ToWorker::Still, |term| ToWorker::Lead { term })
 }

@@ -12,7 +12,6 @@ impl Fleet {
         }
     }
 
-    /// The names of the workers that are known.
     pub fn names(&self) -> BTreeSet<String> {
         self.known.lock().workers.keys().cloned().collect()
     }

@@ -64,7 +64,6 @@ struct Known {
     /// included.
     attached: BTreeMap<String, BTreeSet<u32>>,
     conversations: u32,
-    /// Whether this router is about to end.
     closed: bool,
 }
 
@@ -132,7 +131,6 @@ impl Fleet {
         seen.collect()
     }
 
-    /// Whether there is a worker of that name.
     pub fn knows(&self, worker: &str) -> bool {
         self.known.lock().workers.contains_key(worker)
     }

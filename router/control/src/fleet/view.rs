@@ -12,33 +12,27 @@ use super::{Fleet, Member, SILENT};
 #[derive(Clone, Debug)]
 pub struct View {
     pub name: String,
-    /// Whether it reports.
     pub presence: Presence,
-    /// Time since its last report, or since it joined.
     pub silent: Duration,
     /// The generation of the desired state it was sent last.
     pub desired_generation: Option<u64>,
     pub report: Option<Report>,
 }
 
-/// Whether a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
     Connected,
-    /// It is connected and does not report.
     Silent,
     Away,
 }
 
 impl Presence {
-    /// Every one, for counting.
     pub const ALL: [(&'static str, Self); 3] =
         [("connected", Self::Connected), ("silent", Self::Silent), ("away", Self::Away)];
 }
 
 impl Fleet {
-    /// Every worker, by name.
     pub fn views(&self) -> Vec<View> {
         let known = self.known.lock();
         let view = |(name, member): (&String, &Member)| View {

@@ -5,28 +5,21 @@ use crate::records::KeepError;
 use policy::loan::Refused;
 use serde_json::{Value, json};
 
-/// Why something asked of a job was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     #[error("this router runs no jobs: its configuration has no [loans] that allows a program")]
     NoLoans,
     #[error("{what}")]
-    Invalid {
-        /// Which part of it, and what would.
-        what: String,
-    },
-    /// The program is not one that the operator allows.
+    Invalid { what: String },
     #[error("{program:?} is not allowed; allowed are {}", .allow.join(", "))]
     NotAllowed { program: String, allow: Vec<String> },
     #[error("{}", unknown_tenant(.given.as_deref(), .known))]
     UnknownTenant { given: Option<String>, known: Vec<String> },
-    /// The tenant, or everyone, has too many jobs.
     #[error("{whose} {unfinished} jobs that have not ended; at most {most} may be")]
     TooMany {
         /// Whose jobs, as the subject of a sentence.
         whose: String,
         unfinished: usize,
-        /// How many may be.
         most: usize,
     },
     /// It could never run, or never be in time.
@@ -44,10 +37,7 @@ pub enum JobError {
     Unkept(#[from] KeepError),
     /// What was asked for is at a worker that does not answer.
     #[error("{what}")]
-    Away {
-        /// What, and where.
-        what: String,
-    },
+    Away { what: String },
 }
 
 fn unknown_tenant(given: Option<&str>, known: &[String]) -> String {
@@ -81,7 +71,6 @@ impl JobError {
         }
     }
 
-    /// The numbers that decided, as fields of the body.
     pub fn numbers(&self) -> Value {
         match self {
             Self::TooMany { unfinished, most, .. } => {

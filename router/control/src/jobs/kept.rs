@@ -6,9 +6,7 @@ use policy::{job::Counts, loan::Account};
 
 use super::{JobError, Record, Spec, Waits};
 
-/// Jobs that ended and are still known.
 const REMEMBERED: usize = 1000;
-/// Jobs that have not ended, of everyone.
 const MOST_UNFINISHED: usize = 10_000;
 
 #[derive(Debug, Default)]

@@ -32,7 +32,6 @@ pub use self::{
 };
 use crate::records::{KeepError, Keeping, SharedRecords};
 
-/// The file in the state directory.
 const FILE: &str = "state.log";
 /// Jobs that are shown with the state of the router.
 const SHOWN: usize = 100;
@@ -221,7 +220,6 @@ impl Jobs {
         Some(if held { record.life.seats.clone() } else { record.life.last_seats.clone() })
     }
 
-    /// What each tenant has had and deserved.
     pub fn accounts(&self) -> BTreeMap<String, Account> {
         self.kept.lock().accounts.clone()
     }

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// What a job was submitted as, once it passed every check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name, for people.
     pub name: String,
     /// Whose it is; absent where no tenants are configured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +27,6 @@ pub struct Spec {
     /// How long it takes on its fewest slices, if its owner says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub takes_s: Option<u64>,
-    /// When it must have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     /// How often it is started again after it failed by itself.
@@ -43,7 +41,6 @@ pub struct Record {
     /// The caller's own name for the submission, by which a repetition is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// What it is doing and has done.
     #[serde(flatten)]
     pub life: Life,
 }

@@ -59,7 +59,6 @@ pub struct Submission {
     pub retries: Option<u32>,
 }
 
-/// A number of slices, or a range of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slices {
     pub least: u32,

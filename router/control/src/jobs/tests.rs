@@ -7,7 +7,6 @@ fn keep(jobs: &Jobs, before: &Record, after: &Record) -> Result<(), KeepError> {
     jobs.keep(&[JobChange { id, before, after }], Counts::default())
 }
 
-/// A folder of its own, gone after the test.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Counts, Record, Waits};
 
-/// A job in a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
     pub id: u64,
@@ -25,26 +24,21 @@ pub struct Brief {
     pub progress: Option<Progress>,
 }
 
-/// A job with all that is known of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobView {
     #[serde(flatten)]
     pub brief: Brief,
     pub argv: Vec<String>,
-    /// The fewest and the most slices it runs on.
     pub slices_wanted: (u32, u32),
     pub profile: Option<String>,
     /// Memory it needs on each slice.
     pub memory_mib: u64,
-    /// When it must have ended.
     pub deadline_ms: Option<u64>,
     /// When it must start at the latest to keep its deadline; told when it is submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_by_ms: Option<u64>,
-    /// When it may start, as far as is known.
     pub may_start_ms: Option<u64>,
     pub seats: Vec<SliceId>,
-    /// How often it was started.
     pub starts: u32,
     /// How often it failed by itself, and how often it may.
     pub failures: (u32, u32),
@@ -57,15 +51,12 @@ pub struct JobView {
     pub history: Vec<Step>,
 }
 
-/// Training jobs, and what is lent to them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobsState {
     /// The programs a job may start; with none, there are no jobs.
     pub allow: Vec<String>,
-    /// How many jobs are in each state.
     pub states: BTreeMap<String, usize>,
     pub loans: LoansState,
-    /// What became of loans since the start.
     pub counts: Counts,
     /// Jobs that have not ended, then those that have, the newest of each first; at most a hundred.
     pub shown: Vec<Brief>,
@@ -73,11 +64,9 @@ pub struct JobsState {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoansState {
-    /// To jobs that run or are being started.
     pub lent: usize,
     /// To jobs that were told to give them back and have time left for it.
     pub returning: usize,
-    /// To jobs whose time for that is over.
     pub overdue: usize,
 }
 

@@ -18,7 +18,6 @@ use tokio::{sync::watch, time::Instant};
 pub use self::peers::{Load, Peers, Registration};
 use crate::clock::WallClock;
 
-/// What this router may do, now.
 #[derive(Debug)]
 pub struct Standing {
     /// Absent for a router that is alone.
@@ -32,25 +31,21 @@ pub struct Standing {
 struct Elected {
     candidate: Candidate,
     clock: WallClock,
-    /// The term in which it has taken over.
     ready: Option<u64>,
     /// The term in which it was last seen to lead.
     seen: Option<u64>,
     leader: Option<Leader>,
     problem: Option<String>,
-    /// Where another router is that has this one's name.
     rival: Option<String>,
     times: u64,
 }
 
-/// A router that leads, as the others know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
     pub name: String,
     pub admin: String,
 }
 
-/// What a router is among the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -59,23 +54,16 @@ pub enum Role {
     Leads,
     /// It was made the leader and does not know enough yet to plan.
     TakesOver,
-    /// Another plans, or nobody.
     Follows,
 }
 
-/// Who leads, for whoever asks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeadState {
     pub role: Role,
-    /// The term it leads in.
     pub term: Option<u64>,
-    /// Who leads, as far as is known.
     pub leader: Option<Leader>,
-    /// Why nobody may be known to.
     pub problem: Option<String>,
-    /// The other routers, by name.
     pub peers: Vec<String>,
-    /// How often this one came to lead.
     pub times_led: u64,
     pub etcd: Option<EtcdState>,
 }
@@ -84,7 +72,6 @@ pub struct LeadState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EtcdState {
     pub answered: u64,
-    /// Requests that were not, or were refused.
     pub failed: u64,
     /// Spent waiting for answers, in seconds.
     pub waited_s: f64,
@@ -134,7 +121,6 @@ impl Standing {
         elected.term().filter(|term| elected.ready == Some(*term))
     }
 
-    /// Who leads, as far as is known.
     pub fn leader(&self) -> Option<Leader> {
         self.elected.as_ref().and_then(|elected| elected.lock().leader.clone())
     }
@@ -144,7 +130,6 @@ impl Standing {
         self.elected.as_ref().map(|elected| elected.lock().name_taken())
     }
 
-    /// What the other routers are asked for.
     pub fn peers(&self) -> &Peers {
         &self.peers
     }
@@ -154,7 +139,6 @@ impl Standing {
         self.news.subscribe()
     }
 
-    /// All of it, for people.
     pub fn state(&self) -> LeadState {
         let Some(elected) = &self.elected else { return LeadState::default() };
         let elected = elected.lock();

@@ -18,7 +18,6 @@ pub struct Load {
     pub waiting: u64,
 }
 
-/// What a router tells the others of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
     pub(crate) admin: String,

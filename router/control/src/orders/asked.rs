@@ -21,7 +21,6 @@ pub enum Order {
     },
     /// A drained worker may have something again.
     Return { worker: String, by: String },
-    /// A replica shall be at a place.
     Pin {
         model: String,
         by: String,
@@ -38,7 +37,6 @@ pub struct PinAsked {
     pub worker: String,
     pub gpu: u32,
     pub position: String,
-    /// A place that its model shall leave for it.
     pub from: Option<SliceId>,
     pub by: Option<String>,
     /// Whether it shall be done, rather than only be looked at.
@@ -68,7 +66,6 @@ impl Order {
         Ok(Self::Pin { model, by, asked })
     }
 
-    /// Reads the parameters of a return to service.
     pub fn give_back(worker: String, query: &str, who: Option<&str>) -> Result<Self, OrderError> {
         let mut by = None;
         for (name, value) in parameters(query) {
@@ -80,7 +77,6 @@ impl Order {
         Ok(Self::Return { worker, by: named(by, who)? })
     }
 
-    /// Reads the parameters of the end of a pin.
     pub fn unpin(model: String, query: &str, who: Option<&str>) -> Result<Self, OrderError> {
         let mut by = None;
         let (mut worker, mut gpu, mut position) = (None, None, None);
@@ -111,7 +107,6 @@ impl PinAsked {
     }
 }
 
-/// What an operator calls himself, or else his key.
 fn named(by: Option<String>, who: Option<&str>) -> Result<String, OrderError> {
     let Some(by) = by else { return Ok(who.unwrap_or(UNNAMED).to_owned()) };
     let plain = !by.is_empty() && !by.contains(|c: char| c.is_control());

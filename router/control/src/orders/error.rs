@@ -15,18 +15,12 @@ pub enum OrderError {
     #[error("{what}")]
     NotOrdered { what: String },
     #[error("{why}; nothing was changed")]
-    Conflict {
-        /// What stands in the way.
-        why: String,
-    },
+    Conflict { why: String },
     #[error("the order cannot be kept; nothing was changed")]
     Unkept(#[source] KeepError),
     /// Only the router that leads takes orders.
     #[error("this router does not lead; nothing was changed")]
-    Follows {
-        /// Who does, if that is known.
-        leader: Option<Leader>,
-    },
+    Follows { leader: Option<Leader> },
 }
 
 impl From<KeepError> for OrderError {
@@ -52,7 +46,6 @@ impl OrderError {
         }
     }
 
-    /// The numbers that decided, as fields of the body.
     pub fn numbers(&self) -> Value {
         match self {
             Self::Follows { leader: Some(leader) } => json!({ "leader": leader.admin }),

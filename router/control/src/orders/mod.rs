@@ -23,7 +23,6 @@ pub use self::{
 };
 use crate::records::{KeepError, Keeping, SharedRecords};
 
-/// The file in the state directory.
 const FILE: &str = "orders.log";
 const SCHEMA: Schema = Schema { migrations: &[] };
 /// The most pins there may be.
@@ -39,14 +38,12 @@ const OBJECTIVE: &str = "objective/";
 #[derive(Debug)]
 pub struct Orders {
     store: Mutex<Keeping>,
-    /// Whether other routers hear of them.
     shared: bool,
     standing: watch::Sender<Arc<Standing>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// Workers that shall have nothing, by name.
     pub drains: BTreeMap<String, Drain>,
     /// Replicas that shall be where they are wanted, the oldest order first.
     pub pins: Vec<Pin>,
@@ -57,7 +54,6 @@ pub struct Standing {
 /// Another objective; what is absent is as the file has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Aim {
-    /// Time from arrival to answer.
     pub slo_ms: Option<f64>,
     /// The share of requests that must be within it.
     pub slo_target: Option<f64>,
@@ -70,7 +66,6 @@ pub struct Drain {
     pub since_ms: u64,
 }
 
-/// A replica that shall be where it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     /// Its model.
@@ -106,7 +101,6 @@ impl Orders {
         Arc::new(Self { store, shared: true, standing: watch::Sender::default() })
     }
 
-    /// Whether other routers hear of them.
     pub fn are_shared(&self) -> bool {
         self.shared
     }
@@ -252,12 +246,10 @@ impl Standing {
         }
     }
 
-    /// Whether a worker shall have nothing.
     pub fn drains(&self, worker: &str) -> bool {
         self.drains.contains_key(worker)
     }
 
-    /// The pin of a model at a place.
     pub fn pin(&self, model: &str, at: &SliceId) -> Option<&Pin> {
         self.pins.iter().find(|pin| pin.model == model && pin.at == *at)
     }

@@ -1,6 +1,5 @@
 //! What is where in etcd.
 
-/// The keys, under one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: String,

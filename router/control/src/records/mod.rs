@@ -27,10 +27,7 @@ pub enum KeepError {
     Etcd(#[from] EtcdError),
     /// Only the router that leads may change it.
     #[error("this router does not lead; {}", whom(.leader.as_ref()))]
-    Follows {
-        /// Who does, if that is known.
-        leader: Option<Leader>,
-    },
+    Follows { leader: Option<Leader> },
 }
 
 fn whom(leader: Option<&Leader>) -> String {

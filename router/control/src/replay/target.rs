@@ -59,7 +59,6 @@ impl From<&Target> for TargetView {
 }
 
 impl TargetView {
-    /// Reads it, for a fleet of these GPUs.
     pub(super) fn read(self, gpus: &[Gpu]) -> Result<Target, ReplayError> {
         let mut target = Target::default();
         for one in self.placed {

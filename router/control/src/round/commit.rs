@@ -22,7 +22,6 @@ const WRITE_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Commits {
     /// When progress and accounts were written last.
     written: Instant,
-    /// A commit that was not waited for.
     unfinished: Option<JoinHandle<Result<(), KeepError>>>,
     has_failed: bool,
 }

@@ -17,17 +17,14 @@ use crate::{
     learned::{Asked, Beside, Learned, Memory, OfModel, Warmups},
 };
 
-/// How often what changed is written.
 const EVERY: Duration = Duration::from_secs(30);
 /// The same of a new warm-up, which is soon written since it is seldom and dear.
 const SOON: Duration = Duration::from_secs(1);
-/// The same of what could not be written.
 const AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct LearnedWriter {
     written_at: Moment,
-    /// How many warm-ups had shown something new then.
     lessons: u64,
     writing: Option<JoinHandle<bool>>,
     /// Whether the last write failed, which was logged.

@@ -46,7 +46,6 @@ struct Rounds {
     commits: Commits,
     /// The planner rests until then.
     rests_until: Instant,
-    /// The write of pins whose moves are finished.
     moved: Option<JoinHandle<Result<(), KeepError>>>,
 }
 

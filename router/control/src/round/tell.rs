@@ -24,7 +24,6 @@ pub(super) struct Details<'a> {
     revisions: &'a Revisions,
 }
 
-/// What each worker was sent last.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     desired: BTreeMap<String, Desired>,

@@ -21,12 +21,9 @@ pub struct Prospect {
     /// What the model would have, if it is about one.
     #[serde(flatten)]
     pub provided: Option<Provided>,
-    /// Replicas of any model to be loaded.
     pub starts: usize,
-    /// Replicas of any model to be let go.
     pub stops: usize,
     pub moves: Vec<Intended>,
-    /// What would not be done, and why.
     pub refusals: Vec<String>,
 }
 
@@ -54,7 +51,6 @@ pub struct Consequence {
     pub lacking: Vec<String>,
 }
 
-/// A model without and with an order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Affected {
     /// Its name.

@@ -37,7 +37,6 @@ pub fn fits(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// A GPU as the file has it.
 fn gpu(worker: &Worker) -> Option<Gpu> {
     let config::Gpu::Simulated { kind } = &worker.gpu else { return None };
     let kind = mig::kind(kind).ok()?;

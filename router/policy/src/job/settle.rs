@@ -10,7 +10,6 @@ const LONGEST_WAIT_S: u64 = 300;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// From the call to stop to the kill.
     pub notice_ms: u64,
     /// The present, since 1970.
     pub now_ms: u64,
@@ -54,7 +53,6 @@ fn end(life: &Life, seen: &RankSeen) -> Option<End> {
     }
 }
 
-/// Takes in how far the job says it is.
 fn learn(after: &mut Life, seen: &[RankSeen], now_ms: u64) {
     let told = seen.iter().find_map(|one| match one {
         RankSeen::Reported(report) if report.run == after.run => report.progress,

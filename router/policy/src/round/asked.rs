@@ -8,11 +8,9 @@ use crate::{
     place::{Replica, State},
 };
 
-/// One process of a replica that was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedProcess {
     pub id: u32,
-    /// The number that all processes of the replica share.
     pub replica: u64,
     /// Its model.
     pub model: String,
@@ -22,7 +20,6 @@ pub struct AskedProcess {
     pub digest: u64,
     /// Absent if it was found running and is of no model as now configured.
     pub edition: Option<Edition>,
-    /// Routers may send it batches.
     pub serves: bool,
     /// It goes once it has no batches.
     pub leaving: bool,
@@ -31,9 +28,7 @@ pub struct AskedProcess {
 /// A replica that was asked for, and where it is.
 #[derive(Clone, Debug)]
 pub(super) struct AskedReplica {
-    /// Its GPU, by index of the site.
     pub(super) site: usize,
-    /// Its slice, by index on the site.
     pub(super) spot: usize,
     pub(super) replica: Replica,
 }

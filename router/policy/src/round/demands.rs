@@ -16,7 +16,6 @@ const LOAD_TIME: Duration = Duration::from_secs(5);
 /// No model is taken to load for longer, whatever a file says.
 const LONGEST_LOAD: Duration = Duration::from_secs(3_600);
 
-/// What of a model's demand is worth keeping.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptDemand {
     pub habit: Habit,
@@ -52,7 +51,6 @@ struct Followed {
 }
 
 impl Demands {
-    /// Takes note of what was asked of a model.
     pub(super) fn observe(
         &mut self,
         model: &ModelTerms,
@@ -141,7 +139,6 @@ impl Demands {
         self.recalled.retain(|name, _| served(name));
     }
 
-    /// What is worth keeping of a model.
     pub(super) fn kept(&self, model: &str, day: Day) -> KeptDemand {
         match self.models.get(model) {
             Some(known) => {

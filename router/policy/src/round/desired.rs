@@ -12,7 +12,6 @@ const PORTS: u64 = 2_000;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assignment {
-    /// Its GPUs, by index.
     pub gpus: Vec<GpuAssignment>,
 }
 
@@ -21,7 +20,6 @@ pub struct GpuAssignment {
     pub gpu: u32,
     /// How it shall be cut; absent, it stays as it is.
     pub positions: Option<Vec<String>>,
-    /// Its slices that shall have something, by position.
     pub slices: Vec<SliceAssignment>,
 }
 
@@ -41,13 +39,11 @@ pub struct AskedRank {
     pub world_size: u32,
     /// Which of the ranks on its worker, from 0.
     pub local_rank: u32,
-    /// How many of the ranks are on its worker.
     pub local_world_size: u32,
     /// The worker of rank 0, where that is another for some rank.
     pub meets_at: Option<String>,
     /// The port that rank 0 may listen on.
     pub port: u16,
-    /// Its notice, if it shall stop.
     pub stop_notice_ms: Option<u64>,
     /// The part of the time it may run, in percent.
     pub duty: u8,

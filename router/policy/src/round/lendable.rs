@@ -41,7 +41,6 @@ pub(super) fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The memory of a slice of this profile.
 pub fn profile_memory_mib(profile: &Profile) -> u64 {
     (profile.memory_gib * 1024.0) as u64
 }
@@ -116,7 +115,6 @@ impl Lendable {
         slices
     }
 
-    /// Keeps idle slices from being lent.
     pub(super) fn withhold(&mut self, kept: impl Fn(&SliceId) -> bool) {
         for (id, slice) in self.ids.iter().zip(&mut self.slices) {
             if slice.held == Held::Free && kept(id) {
@@ -135,7 +133,6 @@ impl Lendable {
         slices.iter().filter_map(of).sum()
     }
 
-    /// What must come back, by index.
     pub(super) fn wanted(&self, wants: &[Want], notice: Duration, now: Moment) -> Vec<Wanted> {
         let wanted = wants.iter().map(|want| {
             let by = now + if want.urgent { URGENT.min(notice) } else { notice };
@@ -174,7 +171,6 @@ fn profile<'a>(kind: &'a Kind, job: &TrainingJob) -> Option<&'a Profile> {
     kind.profiles.iter().filter(fits).min_by_key(|profile| profile.memory_slices)
 }
 
-/// A slice's size, speed and memory.
 fn measured(gpu: &SeenGpu, slice: &SeenSlice) -> Slice {
     let all = gpu.kind.map_or(SEVENTHS, |kind| kind.compute_slices);
     let position = gpu.kind.and_then(|kind| kind.position(&slice.position).ok());
@@ -190,7 +186,6 @@ fn measured(gpu: &SeenGpu, slice: &SeenSlice) -> Slice {
     }
 }
 
-/// The tenants by the index jobs carry.
 pub(super) fn tenants(world: &World, accounts: &BTreeMap<String, Account>) -> Vec<Tenant> {
     let tenant = |one: &super::TenantTerms| {
         let account = accounts.get(&one.name).copied().unwrap_or_default();

@@ -19,19 +19,16 @@ use crate::{
     place::{Slice, Snapshot, Target, room},
 };
 
-/// Compute slices that a GPU has at the most.
 const SEVENTHS: u32 = 7;
 
 /// What inference needs of the slices it does not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// What must come back.
     pub wanted: Vec<Want>,
     /// Compute slices that must stay idle: what the failure of one GPU would take away.
     pub reserve: u32,
 }
 
-/// Slices that must come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
     pub slices: Vec<SliceId>,
@@ -40,7 +37,6 @@ pub struct Want {
     pub urgent: bool,
 }
 
-/// What becomes of jobs in a round.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     pub(super) changes: Vec<JobChange>,
@@ -48,7 +44,6 @@ pub(super) struct Lent {
     pub(super) waits: BTreeMap<u64, Waits>,
 }
 
-/// What inference needs of the slices that are lent.
 pub(super) fn needs(
     world: &World,
     place: &PlaceMemory,
@@ -277,7 +272,6 @@ impl LoanMemory {
         self.called_back.retain(|slice, until| *until > world.now && !served.contains(slice));
     }
 
-    /// Brings forward what each tenant has had and deserved.
     fn accrue(
         &mut self,
         world: &World,
@@ -317,7 +311,6 @@ fn explained<'a>(
     waits.chain(later).collect()
 }
 
-/// The jobs that differ from what was read.
 fn changes(
     world: &World,
     jobs: impl Iterator<Item = TrainingJob>,
@@ -334,7 +327,6 @@ fn changes(
     changes
 }
 
-/// The slices of a job that must go.
 fn all_of(job: &TrainingJob) -> Want {
     let count = u32::try_from(job.life.seats.len()).unwrap_or(u32::MAX);
     Want { slices: job.life.seats.clone(), count, urgent: false }

@@ -24,7 +24,6 @@ use crate::{
     place::{Leaving, State},
 };
 
-/// What earlier rounds have asked for and learned.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// Of placement.
@@ -45,7 +44,6 @@ pub struct PlaceMemory {
     pub(super) neighbours: Neighbours,
     /// When each replica that is not ready yet was asked for.
     pub(super) awaited: BTreeMap<u64, Moment>,
-    /// The last target, with names in place of numbers.
     pub(super) target: Vec<Aimed>,
     pub(super) leaving: Vec<Leaving>,
     pub(super) moved_at: Moment,
@@ -59,7 +57,6 @@ pub struct LoanMemory {
     /// Nothing was heard of any rank before.
     pub(super) began: Moment,
     pub(super) settled: Moment,
-    /// When each slice of a job was last reported.
     pub(super) heard: BTreeMap<SliceId, Moment>,
     /// Slices that were called back and that inference has not taken yet, and until when they are
     /// not lent again.
@@ -102,7 +99,6 @@ impl Memory {
 }
 
 impl LoanMemory {
-    /// What each tenant has had and deserved.
     pub fn accounts(&self) -> &BTreeMap<String, Account> {
         &self.accounts
     }
@@ -114,17 +110,14 @@ impl PlaceMemory {
         &self.asked
     }
 
-    /// How often a warm-up has shown something new.
     pub fn lessons(&self) -> u64 {
         self.speeds.count()
     }
 
-    /// What of a model's demand is worth keeping.
     pub fn kept_demand(&self, model: &str, day: Day) -> KeptDemand {
         self.demands.kept(model, day)
     }
 
-    /// What of a model's speed is worth keeping.
     pub fn kept_speeds(&self, model: &str) -> Vec<KeptSpeeds> {
         self.speeds.kept(model)
     }
@@ -139,7 +132,6 @@ impl PlaceMemory {
         self.demands.recall(model, kept, (away, day));
     }
 
-    /// Takes up what was kept of a model's speed.
     pub fn recall_speeds(&mut self, model: &str, kept: &[KeptSpeeds]) {
         self.speeds.recall(model, kept);
     }

@@ -7,22 +7,15 @@ use crate::place::{self, Placed, Snapshot, State, obstacle};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OrderProgress {
-    /// What still holds each drained worker.
     pub holds: BTreeMap<String, Vec<String>>,
-    /// How far each pin is, in their order.
     pub pins: Vec<PinProgress>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinProgress {
     Held,
-    Starting {
-        why: &'static str,
-    },
-    Waiting {
-        /// Why not, if that is known.
-        why: Option<String>,
-    },
+    Starting { why: &'static str },
+    Waiting { why: Option<String> },
 }
 
 /// A pin by numbers; nothing if its model or its GPU is not there.
@@ -33,7 +26,6 @@ pub(super) fn by_number(pin: &PinOrder, world: &World, sites: &Sites) -> Option<
     Some(place::Pin { model, gpu, position, from, by: pin.by.clone() })
 }
 
-/// The pins of models and GPUs that are there.
 pub(super) fn pins(world: &World, sites: &Sites) -> Vec<place::Pin> {
     world.pins.iter().filter_map(|pin| by_number(pin, world, sites)).collect()
 }

@@ -23,11 +23,9 @@ const SURE: f64 = 0.9;
 /// Changes of a rate that are not worth a plan, as a part of it.
 const SAME: f64 = 0.005;
 
-/// A plan and what it was made from.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub at: Moment,
-    /// What it was made from.
     pub snapshot: Arc<Snapshot>,
     pub gpus: Vec<GpuId>,
     /// What shall be, and how to get there.
@@ -44,7 +42,6 @@ pub(super) struct Aimed {
     placed: Placed,
 }
 
-/// What a model has that is ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
     rps: f64,
@@ -128,7 +125,6 @@ impl PlaceMemory {
         (snapshot, forecasts)
     }
 
-    /// The models, without a demand yet.
     pub fn models(&self, models: &[ModelTerms]) -> Vec<plan::Model> {
         let model = |(index, model): (usize, &ModelTerms)| plan::Model {
             name: model.name.clone(),
@@ -145,7 +141,6 @@ impl PlaceMemory {
         models.iter().enumerate().map(model).collect()
     }
 
-    /// Sets what is to be provided for.
     fn forecast(
         &mut self,
         world: &World,

@@ -18,7 +18,6 @@ use crate::{
 /// Given to a rank beyond its loan and its notice before it is taken to have ended unseen.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// The jobs after their ranks were seen.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) jobs: Vec<TrainingJob>,

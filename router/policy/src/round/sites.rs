@@ -9,10 +9,8 @@ use crate::fleet::{GpuId, SliceId, SliceName};
 
 /// The memory of a GPU that does not say: more than is ever asked for.
 const UNKNOWN_MIB: u64 = 1 << 32;
-/// The position of a GPU that is not cut.
 const WHOLE: &str = "whole";
 
-/// Every GPU of every worker that can be read.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     pub(super) all: Vec<Site>,
@@ -27,7 +25,6 @@ pub(super) struct Sites {
 pub(super) struct Site {
     pub(super) id: GpuId,
     pub(super) kind: &'static Kind,
-    /// Whether anything may be put there.
     pub(super) open: bool,
     pub(super) cuttable: bool,
     /// How its worker shall cut it; absent, it stays as it is.
@@ -37,7 +34,6 @@ pub(super) struct Site {
     vanishing: Vec<String>,
 }
 
-/// A slice there is or shall be.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     pub(super) position: Position,
@@ -107,7 +103,6 @@ impl Sites {
         cuts
     }
 
-    /// Slices that are still there and shall not be.
     pub(super) fn vanishing(&self) -> BTreeSet<SliceId> {
         let of = |site: &Site| {
             let id = site.id.clone();
@@ -140,7 +135,6 @@ impl Site {
         }
     }
 
-    /// Cuts it otherwise, as far as is planned.
     pub(super) fn cut(&mut self, destroy: &[Position], create: &[Position]) -> Vec<String> {
         let gone = self.spots.iter().filter(|spot| destroy.contains(&spot.position));
         self.vanishing.extend(gone.map(|spot| spot.text.clone()));

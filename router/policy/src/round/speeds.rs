@@ -29,7 +29,6 @@ pub(super) struct Speeds {
 }
 
 impl Speeds {
-    /// Learns from what a worker reports.
     pub(super) fn learn(&mut self, worker: &SeenWorker) {
         for gpu in &worker.gpus {
             for slice in &gpu.slices {
@@ -45,12 +44,10 @@ impl Speeds {
         }
     }
 
-    /// How often something new was learned.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// What is worth keeping of a model, by kind.
     pub(super) fn kept(&self, model: &str) -> Vec<KeptSpeeds> {
         let mine = self.seen.iter().filter(|((name, _), _)| name == model);
         mine.map(|((_, kind), profiles)| KeptSpeeds {
@@ -60,7 +57,6 @@ impl Speeds {
         .collect()
     }
 
-    /// Takes up what was kept of a model.
     pub(super) fn recall(&mut self, model: &str, kept: &[KeptSpeeds]) {
         let sane = |(rows, seconds): &(u32, f64)| {
             (1..=SANE_ROWS).contains(rows) && *seconds > 0.0 && *seconds < SANE_S

@@ -28,7 +28,6 @@ pub(super) struct Bench {
     pub(super) now_ms: u64,
     pub(super) world: World,
     pub(super) memory: Memory,
-    /// Whether commits succeed.
     pub(super) commits: bool,
     pub(super) told: BTreeMap<String, Assignment>,
     pub(super) last: Option<Round>,
@@ -169,7 +168,6 @@ impl Bench {
         }
     }
 
-    /// Workers do what they were told; connections follow.
     fn obey(&mut self, round: &Round) {
         for id in &round.admit {
             self.world.links.insert(id.clone(), Link::InRotation { busy: false });
@@ -200,7 +198,6 @@ impl Bench {
         &self.world.jobs.iter().find(|job| job.id == id).unwrap().life
     }
 
-    /// Replicas of a model that can be sent batches.
     pub(super) fn serving(&self, model: &str) -> usize {
         let gpus = self.world.workers.iter().flat_map(|worker| &worker.gpus);
         let slices = gpus.flat_map(|gpu| &gpu.slices);

@@ -12,12 +12,10 @@ use crate::{
     place::{Action, State},
 };
 
-/// What a round did, for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Cut {
         gpu: GpuId,
-        /// Its slices from now on.
         positions: Vec<String>,
         why: String,
     },
@@ -27,7 +25,6 @@ pub enum Event {
         processes: u32,
         why: String,
     },
-    /// A replica finishes its batches and goes.
     Leaves {
         replica: ReplicaId,
         model: String,
@@ -40,7 +37,6 @@ pub enum Event {
     },
 }
 
-/// What changes in rotation.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) admit: Vec<ReplicaId>,
@@ -87,7 +83,6 @@ impl PlaceMemory {
         }
     }
 
-    /// Asks for a replica of some processes.
     fn start(
         &mut self,
         world: &World,
@@ -117,7 +112,6 @@ impl PlaceMemory {
         Some((slice, model.name.clone()))
     }
 
-    /// Lets a replica finish its batches and go.
     fn stop(&mut self, replica: u64, why: &str, turn: &mut Turn) {
         let all = self.asked.values_mut().flatten();
         for one in all.filter(|one| one.replica == replica && !one.leaving) {

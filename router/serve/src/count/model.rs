@@ -31,15 +31,12 @@ pub enum Outcome {
 /// Why a request was refused: a fixed set, so that the label's values are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It would have missed its objective.
     Overloaded,
     /// Its tenant exceeded its rate or its requests in flight.
     Quota,
     /// Its deadline passed first.
     TooLate,
-    /// No replica is ready.
     NoReplica,
-    /// The request is invalid.
     Invalid,
 }
 

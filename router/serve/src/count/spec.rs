@@ -37,7 +37,6 @@ pub enum Unit {
     Count,
     Seconds,
     Bytes,
-    /// Parts of one.
     Ratio,
 }
 

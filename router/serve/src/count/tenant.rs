@@ -58,7 +58,6 @@ pub struct Underway {
 }
 
 impl Underway {
-    /// Counts how it was answered.
     pub fn told(mut self, error: Option<&InferError>) {
         self.told = true;
         let counter = match error.map(Outcome::from) {

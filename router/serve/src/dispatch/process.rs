@@ -25,7 +25,6 @@ pub struct Process {
     members: Mutex<Vec<Member>>,
 }
 
-/// A replica that takes turns.
 #[derive(Clone, Debug)]
 struct Member {
     dispatcher: Weak<Dispatcher>,
@@ -38,15 +37,8 @@ struct Member {
 /// Something the others in a process must hear of, once the model's lock is free.
 #[derive(Debug)]
 pub(super) enum Passing {
-    Sent {
-        process: Arc<Process>,
-        replica: u32,
-        /// When it should be done.
-        ends: Moment,
-    },
-    Back {
-        process: Arc<Process>,
-    },
+    Sent { process: Arc<Process>, replica: u32, ends: Moment },
+    Back { process: Arc<Process> },
 }
 
 impl Passing {

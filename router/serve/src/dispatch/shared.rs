@@ -22,7 +22,6 @@ pub struct Caller<'d> {
 }
 
 impl Caller<'_> {
-    /// Counts how it was answered.
     pub fn told(mut self, result: &Result<Answer, InferError>) {
         self.told = true;
         let took = self.dispatcher.clock.now().since(self.arrived);

@@ -58,7 +58,6 @@ pub(super) struct Attached {
     pub(super) signature: Arc<Signature>,
 }
 
-/// A request whose caller waits.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) id: u64,
@@ -74,11 +73,9 @@ pub(super) struct Pending {
 /// When a request came, and how long it has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
-    /// When its head had been read.
     pub(super) arrived: Moment,
     /// When it had been read whole, and reached the machine.
     pub(super) entered: Moment,
-    /// From its arrival to its deadline.
     pub(super) allowed: Duration,
 }
 
@@ -290,7 +287,6 @@ impl Fault {
 }
 
 impl Dispatcher {
-    /// Does what the machine asked for.
     pub(super) fn carry_out(&self, state: &mut State, now: Moment) {
         let mut effects = std::mem::take(&mut state.effects);
         for effect in effects.drain(..) {

@@ -23,13 +23,11 @@ pub struct Limit {
     pub slice: String,
     /// The most rows its next batch may hold.
     pub rows: u32,
-    /// What allows no more.
     pub set_by: SetBy,
     /// How many times as long as in its warm-up such a batch takes.
     pub slowdown: f64,
 }
 
-/// What holds a batch limit down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SetBy {

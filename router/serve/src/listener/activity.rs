@@ -22,7 +22,6 @@ use super::Limits;
 
 const NOT_STALLED: u64 = u64::MAX;
 
-/// Why a connection should end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// Nothing was asked for a while: close politely.

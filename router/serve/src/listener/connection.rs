@@ -56,7 +56,6 @@ const LAST_REQUEST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// What it asked last.
     pub(crate) said: Mutex<Memory>,
 }
 
@@ -68,7 +67,6 @@ pub struct Arrival {
     pub at: Instant,
 }
 
-/// What a connection is served with.
 pub(super) struct Connection<S> {
     pub(super) peer: SocketAddr,
     pub(super) limits: Limits,

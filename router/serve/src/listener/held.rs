@@ -15,7 +15,6 @@ use super::activity::Busy;
 use crate::drain::Drain;
 
 pin_project! {
-    /// A response that is being made.
     pub(super) struct Answering<F> {
         #[pin]
         pub(super) inner: F,

@@ -56,7 +56,6 @@ pub struct Limits {
     pub max_header_bytes: usize,
     /// Bytes of an unread body that are read on.
     pub max_body_bytes: u64,
-    /// Time for a head to arrive.
     pub header_timeout: Duration,
     /// Time for a client to read a response.
     pub body_timeout: Duration,

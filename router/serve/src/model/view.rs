@@ -19,7 +19,6 @@ pub struct View {
     /// The share of requests that must be within it.
     pub slo_target: f64,
     pub max_batch: u32,
-    /// The rule that forms its batches.
     pub batching: String,
     pub recent: RecentView,
     pub totals: Totals,
@@ -31,13 +30,9 @@ pub struct View {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replicas {
-    /// On their way.
     pub starting: u32,
-    /// Run to be warmed.
     pub warming: u32,
-    /// Given batches.
     pub ready: u32,
-    /// Finishing their last batches.
     pub draining: u32,
     pub failed: u32,
 }

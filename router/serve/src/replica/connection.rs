@@ -43,7 +43,6 @@ const MISSED_WRITING: u32 = 50;
 /// How a connection is, and what it is asked to do.
 #[derive(Debug, Default)]
 pub(super) struct Flags {
-    /// The executor can be sent batches.
     pub(super) connected: AtomicBool,
     /// It is in rotation.
     pub(super) attached: AtomicBool,
@@ -68,9 +67,7 @@ impl Flags {
 }
 
 pub(super) struct Serving {
-    /// What its dispatcher knows it by.
     pub(super) number: u32,
-    /// What its executor knows it by.
     pub(super) replica: u32,
     pub(super) slice: String,
     pub(super) profile: String,
@@ -106,7 +103,6 @@ impl Serving {
         }
     }
 
-    /// Serves one connection to its end.
     async fn serve(&self, pause: &mut Duration) -> LinkError {
         let (link, mut received) =
             match transport::connect(&self.hello, self.authority.load_full()).await {

@@ -25,7 +25,6 @@ use crate::{dispatch::Process, model::Model, transport::Hello};
 #[derive(Debug)]
 pub struct Replicas {
     connections: Mutex<Connections>,
-    /// Verifies executors that speak TLS.
     authority: Arc<ArcSwapOption<ClientConfig>>,
     changed: Arc<watch::Sender<()>>,
 }
@@ -41,7 +40,6 @@ struct Connections {
 
 #[derive(Debug)]
 struct Connection {
-    /// Its dispatcher's name for it.
     number: u32,
     model: Arc<Model>,
     hello: Hello,

@@ -12,7 +12,6 @@ pub const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 /// The longest state passed on; the standard asks for this much at least.
 const MAX_STATE_BYTES: usize = 512;
 
-/// The span of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
     pub trace: u128,

@@ -29,7 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const COMPLAIN: Duration = Duration::from_secs(60);
 const MAX_REPLY_BYTES: usize = 64 << 10;
 
-/// Why spans were not taken.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error("no connection")]
@@ -44,7 +43,6 @@ enum ExportError {
     Slow,
 }
 
-/// Where spans go.
 #[derive(Debug)]
 pub(super) struct Collector {
     authority: String,

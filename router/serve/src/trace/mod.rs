@@ -55,7 +55,6 @@ pub struct SpanTotals {
     pub dropped: u64,
 }
 
-/// Counts that outlive any one tracer.
 #[derive(Debug, Default)]
 pub struct SpanMetrics {
     exported: AtomicU64,

@@ -8,7 +8,6 @@ use super::{
     spans::{Attribute, Identity, Span},
 };
 
-/// The body of one export.
 pub(super) fn body(spans: &[Span], build: &Build) -> Vec<u8> {
     let resource = [
         ("service.name", Attribute::Text("sluice".to_owned())),

@@ -28,7 +28,6 @@ pub(super) struct Identity {
     pub(super) span: u64,
 }
 
-/// OpenTelemetry's kinds of span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanKind {
     Internal = 1,
@@ -36,7 +35,6 @@ pub(super) enum SpanKind {
     Client = 3,
 }
 
-/// What a span says of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Attribute {
     Text(String),
@@ -150,11 +148,9 @@ pub struct BatchSpan {
     ended: bool,
 }
 
-/// How a batch ended.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchSpanEnd<'a> {
     pub at: Instant,
-    /// Where the executor's time went.
     pub facts: &'a Facts,
     pub error: Option<&'a str>,
 }

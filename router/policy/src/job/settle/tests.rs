@@ -6,7 +6,6 @@ fn seat(position: &str) -> SliceId {
     SliceId { worker: "w".into(), gpu: 0, position: position.into() }
 }
 
-/// A job on two slices that runs.
 fn running() -> Life {
     let mut record = Life::new(0);
     record.gpus = 0.5;

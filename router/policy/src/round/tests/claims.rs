@@ -3,7 +3,6 @@
 use super::*;
 use crate::job::State;
 
-/// Any numbers, the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
