@@ -28,7 +28,7 @@ use crate::{
     election::{Candidacy, Election, Ground},
     fleet::{self, LOCAL, Trust},
     jobs::Jobs,
-    leader::Standing,
+    leader::Leadership,
     learned::Learned,
     metrics,
     office::Office,
@@ -95,16 +95,16 @@ impl Router {
         let access = Access::new(&config.tenants, &config.keys);
         let ground = config.etcd.as_ref().map(|etcd| Ground::new(etcd, admin_at));
         let state_dir = settings.state_dir.as_deref();
-        let (jobs, orders, standing) = match &ground {
+        let (jobs, orders, leadership) = match &ground {
             Some(ground) => (
                 Jobs::shared(ground.records()),
                 Orders::shared(ground.records()),
-                Arc::clone(ground.standing()),
+                Arc::clone(ground.leadership()),
             ),
-            None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Standing::alone()),
+            None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Leadership::alone()),
         };
         let learned = Learned::open(state_dir)?;
-        let stored = Stored { jobs, orders, learned, leadership: standing };
+        let stored = Stored { jobs, orders, learned, leadership };
         let registry = Registry::start(config, stored)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));

@@ -19,7 +19,7 @@ use serve::{
 };
 
 use crate::{
-    fleet::Fleet, jobs::Jobs, leader::Standing, orders::Orders, plan::Planned, plane::Plane,
+    fleet::Fleet, jobs::Jobs, leader::Leadership, orders::Orders, plan::Planned, plane::Plane,
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -115,7 +115,7 @@ impl Registry {
         self.control.orders()
     }
 
-    pub fn standing(&self) -> &Arc<Standing> {
+    pub fn leadership(&self) -> &Arc<Leadership> {
         self.control.leadership()
     }
 
@@ -231,7 +231,7 @@ impl Backend for Registry {
             },
         };
         let mut checks: Vec<Check> = self.models.load().iter().map(check).collect();
-        if let Some(problem) = self.standing().name_taken() {
+        if let Some(problem) = self.leadership().name_taken() {
             checks.push(Check { name: "own name".to_owned(), problem });
         }
         checks

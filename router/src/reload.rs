@@ -109,7 +109,7 @@ async fn put_back(
     // may be before the file is applied: what a reload changed is counted from here.
     let before = state.backend.config_in_force();
     let orders = Arc::clone(state.backend.orders());
-    if state.backend.standing().acts().is_some() && !orders.standing().objectives.is_empty() {
+    if state.backend.leadership().acts().is_some() && !orders.standing().objectives.is_empty() {
         let ended = tokio::task::spawn_blocking(move || orders.aim_as_before()).await;
         let unkept = |why: String| conflict(format!("cannot end the objective overrides: {why}"));
         let ended = ended.map_err(|_| unkept("writing failed".to_owned()))?;

@@ -17,9 +17,9 @@ pub(crate) async fn order(
     state: &Arc<ServerState<Registry>>,
     order: Order,
 ) -> Result<Value, OrderError> {
-    let standing = state.backend.standing();
-    if standing.acts().is_none() {
-        return Err(OrderError::Follows { leader: standing.leader() });
+    let leadership = state.backend.leadership();
+    if leadership.acts().is_none() {
+        return Err(OrderError::Follows { leader: leadership.leader() });
     }
     let registry = Arc::clone(state);
     let given = tokio::task::spawn_blocking(move || match order {

@@ -10,7 +10,7 @@ use protocol::{
 use router::{
     fleet::{Trust, welcome},
     jobs::Jobs,
-    leader::Standing,
+    leader::Leadership,
     learned::Learned,
     orders::Orders,
     registry::Registry,
@@ -56,7 +56,7 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
         jobs: Jobs::open(None)?,
         orders: Orders::open(None)?,
         learned: Learned::open(None)?,
-        leadership: Standing::alone(),
+        leadership: Leadership::alone(),
     };
     let registry = Registry::start(config, stored)?;
     let fleet = Arc::clone(registry.fleet());

@@ -7,14 +7,14 @@ use config::Config;
 use store::{Change, Records};
 
 use crate::{
-    clock::WallClock, fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, orders::Orders,
-    plan::Planned, plane::DataPlane,
+    clock::WallClock, fleet::Fleet, jobs::Jobs, leader::Leadership, learned::Learned,
+    orders::Orders, plan::Planned, plane::DataPlane,
 };
 
 #[derive(Debug)]
 pub struct Control {
     plane: Arc<dyn DataPlane>,
-    leadership: Arc<Standing>,
+    leadership: Arc<Leadership>,
     jobs: Arc<Jobs>,
     orders: Arc<Orders>,
     learned: Arc<Learned>,
@@ -30,7 +30,7 @@ pub struct Stored {
     pub jobs: Arc<Jobs>,
     pub orders: Arc<Orders>,
     pub learned: Arc<Learned>,
-    pub leadership: Arc<Standing>,
+    pub leadership: Arc<Leadership>,
 }
 
 impl Control {
@@ -54,7 +54,7 @@ impl Control {
         &self.plane
     }
 
-    pub fn leadership(&self) -> &Arc<Standing> {
+    pub fn leadership(&self) -> &Arc<Leadership> {
         &self.leadership
     }
 

@@ -11,7 +11,7 @@ use crate::{
     clock::whole_ms,
     control::Control,
     fleet::{LogQuestion, Unanswered},
-    jobs::{Brief, JobError, JobView, Jobs, Record, Spec, Submission},
+    jobs::{Brief, JobError, JobRecord, JobSpec, JobView, Jobs, Submission},
     records::KeepError,
     world::{Revisions, loan_times, read, training_job},
 };
@@ -47,10 +47,10 @@ impl Office {
 
     /// Only the router that leads changes jobs.
     fn lead(&self) -> Result<(), JobError> {
-        let standing = self.control.leadership();
-        match standing.acts() {
+        let leadership = self.control.leadership();
+        match leadership.acts() {
             Some(_) => Ok(()),
-            None => Err(KeepError::Follows { leader: standing.leader() }.into()),
+            None => Err(KeepError::Follows { leader: leadership.leader() }.into()),
         }
     }
 
@@ -88,12 +88,12 @@ impl Office {
     fn check_room(
         &self,
         config: &Config,
-        spec: &Spec,
+        spec: &JobSpec,
         now_ms: u64,
     ) -> Result<Option<u64>, JobError> {
         let control = &self.control;
         let world = read(control, &mut Revisions::default(), false);
-        let job = training_job(config, &Record::new(0, spec.clone(), None, now_ms));
+        let job = training_job(config, &JobRecord::new(0, spec.clone(), None, now_ms));
         let (served, accounts) = (control.planned().served(), control.jobs().accounts());
         let admitted = admission(&world, &served, &accounts, &job).map_err(JobError::Refused)?;
         Ok(admitted.start_by.map(|at| at.micros() / 1000))

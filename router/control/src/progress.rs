@@ -9,7 +9,7 @@ use policy::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    orders::{self, Standing},
+    orders::{self, StandingOrders},
     plan::Planned,
 };
 
@@ -73,7 +73,7 @@ impl Planned {
         DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
     }
 
-    pub fn pins(&self, standing: &Standing) -> Vec<PinState> {
+    pub fn pins(&self, standing: &StandingOrders) -> Vec<PinState> {
         let last = self.last.lock();
         let state = |pin: &orders::Pin| {
             let same = |one: &PinOrder| one.model == pin.model && one.at == pin.at;

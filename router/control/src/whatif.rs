@@ -17,7 +17,7 @@ pub use self::{
     fits::fits,
 };
 use crate::{
-    orders::{self, OrderError, Standing},
+    orders::{self, OrderError, StandingOrders},
     plan::{Decided, Planned},
     world::pin_order,
 };
@@ -36,7 +36,7 @@ impl Planned {
     }
 
     /// What draining a worker would lead to; nothing before the first round. Plans twice.
-    pub fn without(&self, worker: &str, standing: &Standing) -> Option<Consequence> {
+    pub fn without(&self, worker: &str, standing: &StandingOrders) -> Option<Consequence> {
         let from = self.last.lock().from.clone()?;
         let before = from.under(standing);
         let mut after = before.clone();
@@ -49,7 +49,7 @@ impl Planned {
     pub fn with_pin(
         &self,
         pin: &orders::Pin,
-        standing: &Standing,
+        standing: &StandingOrders,
     ) -> Result<Consequence, OrderError> {
         let from = self.last.lock().from.clone();
         let undecided = || conflict("the planner has not decided anything yet".to_owned());
@@ -79,7 +79,7 @@ impl Planned {
 
 impl Decided {
     /// The fleet under the orders of now, some of which may be younger than the last round.
-    fn under(&self, standing: &Standing) -> World {
+    fn under(&self, standing: &StandingOrders) -> World {
         let mut world = World::clone(&self.world);
         world.pins = standing.pins.iter().map(pin_order).collect();
         world.drained = standing.drains.keys().cloned().collect();

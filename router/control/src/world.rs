@@ -30,7 +30,7 @@ use protocol::{
 use crate::{
     control::Control,
     fleet::Seen,
-    jobs::{Record, Spec, profile_compute},
+    jobs::{JobRecord, JobSpec, profile_compute},
     leader::Load,
     orders::Pin,
 };
@@ -213,7 +213,7 @@ fn tenants(config: &Config) -> Vec<TenantTerms> {
     named.chain([tenant("", 1.0)]).collect()
 }
 
-pub(crate) fn training_job(config: &Config, record: &Record) -> TrainingJob {
+pub(crate) fn training_job(config: &Config, record: &JobRecord) -> TrainingJob {
     TrainingJob {
         id: record.id,
         ask: ask(config, &record.spec),
@@ -224,7 +224,7 @@ pub(crate) fn training_job(config: &Config, record: &Record) -> TrainingJob {
     }
 }
 
-fn ask(config: &Config, spec: &Spec) -> Ask {
+fn ask(config: &Config, spec: &JobSpec) -> Ask {
     let named = spec.tenant.as_ref();
     let tenant = named.and_then(|name| config.tenants.iter().position(|one| one.name == *name));
     Ask {

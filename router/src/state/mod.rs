@@ -75,7 +75,7 @@ impl State {
         let views = registry.fleet().views();
         let workers = shown(registry, &views);
         let ordered = registry.orders().standing();
-        let pins = match registry.standing().acts() {
+        let pins = match registry.leadership().acts() {
             Some(_) => registry.plan().pins(&ordered),
             None => reported::pins(&ordered, &views),
         };
@@ -87,7 +87,7 @@ impl State {
             problems,
             draining: shared.drain.is_draining(),
             config: registry.config_state(),
-            lead: registry.standing().state(),
+            lead: registry.leadership().state(),
             models: with_replicas(models, &workers),
             workers,
             plan: registry.plan().state(),
@@ -106,7 +106,7 @@ pub(crate) fn workers(registry: &Registry) -> Vec<WorkerState> {
 
 fn shown(registry: &Registry, views: &[View]) -> Vec<WorkerState> {
     let standing = registry.orders().standing();
-    let acts = registry.standing().acts().is_some();
+    let acts = registry.leadership().acts().is_some();
     let lent = registry.jobs().lent();
     let worker = |view: &View| {
         let drain = standing.drains.get(&view.name).map(|drain| match acts {

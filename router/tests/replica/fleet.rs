@@ -13,7 +13,7 @@ use protocol::{
 };
 use router::{
     fleet::{Fleet, Trust, welcome},
-    leader::Standing,
+    leader::Leadership,
     plane::Plane,
 };
 use serve::{
@@ -43,7 +43,7 @@ impl Bed {
         let models = Arc::new(ArcSwap::from_pointee(Models::new(vec![Arc::clone(&model)])));
         let plane = Arc::new(Plane::new(models));
         let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
-        let fleet = Arc::new(Fleet::new(served, Standing::alone()));
+        let fleet = Arc::new(Fleet::new(served, Leadership::alone()));
         Self { model, plane, fleet }
     }
 

@@ -11,7 +11,7 @@ use std::{
 use control::Stored;
 use protocol::{Desired, Mode, Report, ToWorker, WHOLE};
 use router::{
-    fleet::Fleet, jobs::Jobs, leader::Standing, learned::Learned, orders::Orders,
+    fleet::Fleet, jobs::Jobs, leader::Leadership, learned::Learned, orders::Orders,
     registry::Registry, round,
 };
 use serve::{
@@ -54,7 +54,7 @@ fn router() -> Arc<ServerState<Registry>> {
         jobs: Jobs::open(None).unwrap(),
         orders: Orders::open(None).unwrap(),
         learned: Learned::open(None).unwrap(),
-        leadership: Standing::alone(),
+        leadership: Leadership::alone(),
     };
     let registry = Registry::start(config, stored).unwrap();
     let access = Access::new(&[], &[]);

@@ -74,9 +74,9 @@ impl Election {
                 About::Router(_) | About::Worker(_) | About::Other => {}
             }
         }
-        self.standing.peers().retain(|name| routers.contains(name));
+        self.leadership.peers().retain(|name| routers.contains(name));
         self.name(leader);
-        if self.standing.term().is_none() {
+        if self.leadership.term().is_none() {
             self.say(Event::Read(records)).await;
         }
     }
@@ -94,7 +94,7 @@ impl Election {
                     self.name(value.and_then(|value| serde_json::from_str(value).ok()));
                 }
                 (About::Router(name), Some(value)) if !self.is_me(name) => self.hear(name, value),
-                (About::Router(name), None) => self.standing.peers().forget(name),
+                (About::Router(name), None) => self.leadership.peers().forget(name),
                 (About::Record(key), Some(value)) => {
                     if let Ok(value) = serde_json::from_str(value) {
                         change = change.put(key, value);
@@ -104,7 +104,7 @@ impl Election {
                 (About::Router(_) | About::Worker(_) | About::Other, _) => {}
             }
         }
-        if self.standing.term().is_none() && !change.is_empty() {
+        if self.leadership.term().is_none() && !change.is_empty() {
             self.say(Event::Changed(change)).await;
         }
     }
@@ -112,17 +112,17 @@ impl Election {
     /// Leads no more if another has come to lead since, which only a key changed by hand can bring about
     /// before its lease has ended.
     fn check(&self, event: &etcd::Event) {
-        if let (etcd::Event::Put(pair), Some(term)) = (event, self.standing.term())
+        if let (etcd::Event::Put(pair), Some(term)) = (event, self.leadership.term())
             && self.keys.about(&pair.key) == About::Leader
             && pair.created > term
         {
-            self.standing.depose(Some(term));
+            self.leadership.depose(Some(term));
         }
     }
 
     fn name(&self, leader: Option<Leader>) {
         let vacant = leader.is_none();
-        self.standing.set_leader(leader);
+        self.leadership.set_leader(leader);
         if vacant {
             self.vacant.notify_one();
         }
@@ -130,7 +130,7 @@ impl Election {
 
     fn hear(&self, name: &str, value: &str) {
         match serde_json::from_str(value) {
-            Ok(registration) => self.standing.peers().hear(name, registration),
+            Ok(registration) => self.leadership.peers().hear(name, registration),
             Err(error) => {
                 tracing::warn!(router = name, %error, "ignored router registration: unknown format")
             }

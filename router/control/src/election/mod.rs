@@ -26,7 +26,7 @@ use tokio::{
 use self::name::Name;
 use crate::{
     fleet::Fleet,
-    leader::{Leader, Standing, Turn},
+    leader::{Leader, Leadership, Turn},
     plane::DataPlane,
     records::{About, Keys, SharedRecords, record},
 };
@@ -42,7 +42,7 @@ const EVENTS: usize = 16;
 pub struct Election {
     client: Arc<Client>,
     keys: Keys,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     plane: Arc<dyn DataPlane>,
     fleet: Arc<Fleet>,
     events: mpsc::Sender<Event>,
@@ -87,7 +87,7 @@ pub struct Candidacy {
 pub struct Ground {
     client: Arc<Client>,
     keys: Keys,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     lease: Duration,
     me: Leader,
 }
@@ -99,7 +99,7 @@ impl Ground {
         let name = etcd.name.clone().unwrap_or_else(|| address.clone());
         let client = Arc::new(Client::new(etcd.members.clone(), etcd.lease / PATIENCE));
         Self {
-            standing: Standing::elected(etcd.lease, Arc::clone(&client)),
+            leadership: Leadership::elected(etcd.lease, Arc::clone(&client)),
             client,
             keys: Keys::under(&etcd.prefix),
             lease: etcd.lease,
@@ -107,8 +107,8 @@ impl Ground {
         }
     }
 
-    pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+    pub fn leadership(&self) -> &Arc<Leadership> {
+        &self.leadership
     }
 
     /// Where jobs are kept. Must be called inside a runtime.
@@ -116,7 +116,7 @@ impl Ground {
         SharedRecords {
             client: Arc::clone(&self.client),
             keys: self.keys.clone(),
-            standing: Arc::clone(&self.standing),
+            leadership: Arc::clone(&self.leadership),
             runtime: Handle::current(),
         }
     }
@@ -129,7 +129,7 @@ impl Ground {
             name: Name::new(self.keys.router(&self.me.name)),
             client: self.client,
             keys: self.keys,
-            standing: self.standing,
+            leadership: self.leadership,
             plane,
             fleet,
             events: sender,
@@ -149,8 +149,8 @@ impl Ground {
 impl Election {
     /// Lets another lead at once.
     pub async fn resign(&self) {
-        let lease = self.standing.lease();
-        self.standing.depose(None);
+        let lease = self.leadership.lease();
+        self.leadership.depose(None);
         if let Some(lease) = lease {
             // Without it, the others wait until the lease has ended.
             let _ = self.client.revoke(lease).await;
@@ -159,24 +159,24 @@ impl Election {
 
     async fn run(self: Arc<Self>) {
         let mut readings = JoinSet::new();
-        while let Some((ask, at)) = self.standing.next() {
+        while let Some((ask, at)) = self.leadership.next() {
             tokio::select! {
                 () = sleep_until(at) => {}
                 () = self.vacant.notified() => continue,
             }
             let sent = Instant::now();
             let answer = self.put(ask).await;
-            match self.standing.answered(ask, answer, sent) {
+            match self.leadership.answered(ask, answer, sent) {
                 Some(Turn::Began { term }) => {
                     tracing::info!(term, "this router leads");
-                    self.standing.set_leader(Some(self.me.clone()));
+                    self.leadership.set_leader(Some(self.me.clone()));
                     readings.abort_all();
                     readings.spawn(Arc::clone(&self).read(term));
                 }
                 Some(Turn::Ended { term }) => {
                     tracing::warn!(term, "lost leadership; still serving, planning stopped");
                     readings.abort_all();
-                    self.standing.set_leader(None);
+                    self.leadership.set_leader(None);
                     self.outdated.notify_one();
                     self.say(Event::Deposed).await;
                 }
@@ -202,7 +202,7 @@ impl Election {
             }
             Err(error) => (Answer::Failed, Some(error.to_string())),
         };
-        if self.standing.set_problem(problem.clone()) {
+        if self.leadership.set_problem(problem.clone()) {
             match problem {
                 Some(error) => tracing::warn!(error, "etcd unavailable; inference continues"),
                 None => tracing::info!("etcd available again"),
@@ -233,7 +233,7 @@ impl Election {
             // An answer before was lost on its way.
             Some(found) if found.lease == lease => Answer::Won { term: found.created },
             Some(found) => {
-                self.standing.set_leader(serde_json::from_str(&found.value).ok());
+                self.leadership.set_leader(serde_json::from_str(&found.value).ok());
                 Answer::Lost
             }
             None => Answer::Lost,
@@ -246,7 +246,7 @@ impl Election {
         let listed = loop {
             match self.client.list(self.keys.all()).await {
                 Ok(listed) => break listed,
-                Err(_) if self.standing.term() == Some(term) => sleep(AGAIN).await,
+                Err(_) if self.leadership.term() == Some(term) => sleep(AGAIN).await,
                 Err(_) => return,
             }
         };

@@ -21,10 +21,10 @@ impl Election {
         let mut told = None;
         loop {
             ticks.tick().await;
-            let Some(lease) = self.standing.lease() else { continue };
+            let Some(lease) = self.leadership.lease() else { continue };
             // What is not heard now is heard with the next.
             let _ = self.hold_name(lease).await;
-            match self.standing.acts() {
+            match self.leadership.acts() {
                 Some(term) => self.register(term, self.fleet.names(), &mut told).await,
                 None => told = None,
             }
@@ -41,13 +41,13 @@ impl Election {
         let name = &self.me.name;
         match &held {
             Held::Taken { by } => {
-                if self.standing.set_rival(Some(by.clone())) {
+                if self.leadership.set_rival(Some(by.clone())) {
                     tracing::error!(name, by, "router name already in use; not ready, cannot lead");
                 }
-                self.standing.depose(None);
+                self.leadership.depose(None);
             }
             Held::Ours => {
-                if self.standing.set_rival(None) {
+                if self.leadership.set_rival(None) {
                     tracing::info!(name, "router name no longer in use by another router");
                 }
             }

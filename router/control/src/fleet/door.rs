@@ -17,7 +17,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Entered, Fleet};
-use crate::leader::Standing;
+use crate::leader::Leadership;
 
 /// How long a stranger may take to say who it is, and a worker to read.
 const WAIT: Duration = Duration::from_secs(5);
@@ -124,7 +124,7 @@ pub async fn welcome(
     let Entered { conversation, desired, questions } = entered;
     let parted = tokio::select! {
         parted = hear(&mut reader, &name, conversation, fleet) => parted,
-        parted = tell(&mut write, &fleet.standing, (desired, questions)) => parted,
+        parted = tell(&mut write, &fleet.leadership, (desired, questions)) => parted,
     };
     if fleet.leave(&name, conversation) {
         tracing::info!(worker = name, "worker disconnected (planned)");
@@ -170,7 +170,7 @@ async fn hear(
 
 async fn tell(
     write: &mut (impl AsyncWrite + Unpin),
-    standing: &Standing,
+    leadership: &Leadership,
     (mut desired, mut questions): (
         watch::Receiver<Option<Arc<protocol::Desired>>>,
         mpsc::Receiver<ToWorker>,
@@ -179,7 +179,7 @@ async fn tell(
     say(write, &ToWorker::Welcome { version: JOIN_VERSION }).await?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut news = standing.news();
+    let mut news = leadership.news();
     // One that returns has not heard what was said before.
     desired.mark_changed();
     loop {
@@ -188,22 +188,22 @@ async fn tell(
                 changed.map_err(|_| Parted::Replaced)?;
                 match &*desired.borrow_and_update() {
                     // What was wished for by a leader that leads no more is not said.
-                    Some(desired) if standing.term() == Some(desired.term) => {
+                    Some(desired) if leadership.term() == Some(desired.term) => {
                         ToWorker::Desired(Box::new((**desired).clone()))
                     }
                     Some(_) | None => continue,
                 }
             }
-            Ok(()) = news.changed() => presence(standing),
+            Ok(()) = news.changed() => presence(leadership),
             Some(question) = questions.recv() => question,
-            _ = ticks.tick() => presence(standing),
+            _ = ticks.tick() => presence(leadership),
         };
         say(write, &message).await?;
     }
 }
 
-fn presence(standing: &Standing) -> ToWorker {
-    standing.term().map_or(ToWorker::Still, |term| ToWorker::Lead { term })
+fn presence(leadership: &Leadership) -> ToWorker {
+    leadership.term().map_or(ToWorker::Still, |term| ToWorker::Lead { term })
 }
 
 async fn say(write: &mut (impl AsyncWrite + Unpin), message: &ToWorker) -> Result<(), Parted> {

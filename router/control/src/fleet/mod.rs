@@ -32,7 +32,7 @@ pub use self::{
     view::{Presence, View, labelled},
 };
 use crate::{
-    leader::Standing,
+    leader::Leadership,
     plane::{Attach, DataPlane},
 };
 
@@ -51,7 +51,7 @@ const MAX_WORKERS: usize = 4096;
 #[derive(Debug)]
 pub struct Fleet {
     plane: Arc<dyn DataPlane>,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     known: Mutex<Known>,
     questions: Questions,
     changed: watch::Sender<()>,
@@ -95,11 +95,11 @@ struct Entered {
 
 impl Fleet {
     /// A fleet without workers yet, whose replicas `plane` serves, of a router that may do what
-    /// `standing` says.
-    pub fn new(plane: Arc<dyn DataPlane>, standing: Arc<Standing>) -> Self {
+    /// `leadership` says.
+    pub fn new(plane: Arc<dyn DataPlane>, leadership: Arc<Leadership>) -> Self {
         Self {
             plane,
-            standing,
+            leadership,
             known: Mutex::default(),
             questions: Questions::default(),
             changed: watch::Sender::new(()),

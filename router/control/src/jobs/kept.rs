@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use policy::{job::Counts, loan::Account};
 
-use super::{JobError, Record, Spec, Waits};
+use super::{JobError, JobRecord, JobSpec, Waits};
 
 const REMEMBERED: usize = 1000;
 const MOST_UNFINISHED: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    pub(super) records: BTreeMap<u64, Record>,
+    pub(super) records: BTreeMap<u64, JobRecord>,
     pub(super) accounts: BTreeMap<String, Account>,
     pub(super) by_key: HashMap<String, u64>,
     pub(super) next: u64,
@@ -35,7 +35,7 @@ impl Kept {
             if !key.starts_with("job/") {
                 continue;
             }
-            match serde_json::from_value::<Record>(value.clone()) {
+            match serde_json::from_value::<JobRecord>(value.clone()) {
                 Ok(record) => self.take(record),
                 Err(error) => {
                     tracing::error!(key, %error, "a kept record cannot be read; it is let be");
@@ -46,7 +46,7 @@ impl Kept {
         }
     }
 
-    pub(super) fn take(&mut self, record: Record) {
+    pub(super) fn take(&mut self, record: JobRecord) {
         self.next = self.next.max(record.id.saturating_add(1));
         if let Some(key) = &record.idempotency_key {
             self.by_key.insert(key.clone(), record.id);
@@ -60,11 +60,11 @@ impl Kept {
         }
     }
 
-    pub(super) fn known(&self, key: &str) -> Option<&Record> {
+    pub(super) fn known(&self, key: &str) -> Option<&JobRecord> {
         self.records.get(self.by_key.get(key)?)
     }
 
-    pub(super) fn room_for(&self, spec: &Spec, most: u32) -> Result<(), JobError> {
+    pub(super) fn room_for(&self, spec: &JobSpec, most: u32) -> Result<(), JobError> {
         let unfinished = || self.records.values().filter(|record| !record.life.state.is_over());
         let all = unfinished().count();
         if all >= MOST_UNFINISHED {

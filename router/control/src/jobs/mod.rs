@@ -26,7 +26,7 @@ use self::kept::Kept;
 pub(crate) use self::submission::profile_compute;
 pub use self::{
     error::JobError,
-    record::{Record, Spec},
+    record::{JobRecord, JobSpec},
     submission::{Slices, Submission},
     view::{Brief, JobView, JobsState, LoansState},
 };
@@ -52,7 +52,7 @@ pub struct Jobs {
 
 #[derive(Clone, Debug)]
 pub struct Submitted {
-    pub record: Record,
+    pub record: JobRecord,
     /// Whether it is new, rather than one submitted before with the same key.
     pub is_new: bool,
 }
@@ -122,7 +122,7 @@ impl Jobs {
     /// Writes to the disk: not for a thread that others wait for.
     pub fn submit(
         &self,
-        spec: Spec,
+        spec: JobSpec,
         key: Option<String>,
         most: u32,
         now_ms: u64,
@@ -134,17 +134,21 @@ impl Jobs {
         let record = {
             let kept = self.kept.lock();
             kept.room_for(&spec, most)?;
-            Record::new(kept.next, spec, key, now_ms)
+            JobRecord::new(kept.next, spec, key, now_ms)
         };
         self.put(&mut store, vec![record.clone()])?;
         Ok(Submitted { record, is_new: true })
     }
 
     /// The job that was submitted with `key` before, if it asks for the same.
-    pub fn submitted(&self, spec: &Spec, key: Option<&str>) -> Result<Option<Submitted>, JobError> {
+    pub fn submitted(
+        &self,
+        spec: &JobSpec,
+        key: Option<&str>,
+    ) -> Result<Option<Submitted>, JobError> {
         let kept = self.kept.lock();
         let Some(record) = key.and_then(|key| kept.known(key)) else { return Ok(None) };
-        let same = Spec { deadline_ms: record.spec.deadline_ms, ..spec.clone() };
+        let same = JobSpec { deadline_ms: record.spec.deadline_ms, ..spec.clone() };
         if record.spec == same {
             Ok(Some(Submitted { record: record.clone(), is_new: false }))
         } else {
@@ -181,7 +185,7 @@ impl Jobs {
     /// Every job that is known, the newest first.
     pub fn list(&self) -> Vec<Brief> {
         let kept = self.kept.lock();
-        let brief = |record: &Record| Brief::new(record, kept.waits.get(&record.id));
+        let brief = |record: &JobRecord| Brief::new(record, kept.waits.get(&record.id));
         kept.records.values().rev().map(brief).collect()
     }
 
@@ -194,7 +198,7 @@ impl Jobs {
         let newest = || kept.records.values().rev();
         let over = newest().filter(|record| record.life.state.is_over());
         let shown = newest().filter(|record| !record.life.state.is_over()).chain(over).take(SHOWN);
-        let brief = |record: &Record| Brief::new(record, kept.waits.get(&record.id));
+        let brief = |record: &JobRecord| Brief::new(record, kept.waits.get(&record.id));
         let shown = shown.map(brief).collect();
         let mut loans = LoansState::default();
         for record in newest().filter(|record| !record.life.seats.is_empty()) {
@@ -207,7 +211,7 @@ impl Jobs {
         JobsState { allow, states, loans, counts: kept.counts, shown }
     }
 
-    pub fn unfinished(&self) -> Vec<Record> {
+    pub fn unfinished(&self) -> Vec<JobRecord> {
         let kept = self.kept.lock();
         kept.records.values().filter(|record| !record.life.state.is_over()).cloned().collect()
     }
@@ -241,7 +245,7 @@ impl Jobs {
                 record.life = after.clone();
                 kept.unwritten.insert(*id);
             } else {
-                steps.push(Record { life: after.clone(), ..record.clone() });
+                steps.push(JobRecord { life: after.clone(), ..record.clone() });
             }
         }
         drop(kept);
@@ -286,7 +290,7 @@ impl Jobs {
     }
 
     /// Makes `records` durable, then known; the oldest that ended are forgotten.
-    fn put(&self, store: &mut Keeping, records: Vec<Record>) -> Result<(), KeepError> {
+    fn put(&self, store: &mut Keeping, records: Vec<JobRecord>) -> Result<(), KeepError> {
         let mut change = Change::default();
         for record in &records {
             change = change.put(key(record.id), value(record));
@@ -317,7 +321,7 @@ impl Jobs {
     }
 }
 
-fn tell(record: &Record) {
+fn tell(record: &JobRecord) {
     let (job, state, reason) = (record.id, record.life.state.name(), &record.life.reason);
     tracing::info!(job, name = record.spec.name, state, reason, "job");
 }
@@ -331,7 +335,7 @@ fn number(key: &str) -> Option<u64> {
     key.strip_prefix("job/")?.parse().ok()
 }
 
-fn value(record: &Record) -> Value {
+fn value(record: &JobRecord) -> Value {
     serde_json::to_value(record).expect("maps with text keys can be written as JSON")
 }
 

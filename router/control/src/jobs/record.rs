@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a job was submitted as, once it passed every check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spec {
+pub struct JobSpec {
     pub name: String,
     /// Whose it is; absent where no tenants are configured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,9 +34,9 @@ pub struct Spec {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct JobRecord {
     pub id: u64,
-    pub spec: Spec,
+    pub spec: JobSpec,
     pub submitted_ms: u64,
     /// The caller's own name for the submission, by which a repetition is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,8 +45,8 @@ pub struct Record {
     pub life: Life,
 }
 
-impl Record {
-    pub fn new(id: u64, spec: Spec, key: Option<String>, now_ms: u64) -> Self {
+impl JobRecord {
+    pub fn new(id: u64, spec: JobSpec, key: Option<String>, now_ms: u64) -> Self {
         Self { id, spec, submitted_ms: now_ms, idempotency_key: key, life: Life::new(now_ms) }
     }
 
@@ -63,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    pub(crate) fn spec() -> Spec {
-        Spec {
+    pub(crate) fn spec() -> JobSpec {
+        JobSpec {
             name: "bert".to_owned(),
             tenant: None,
             argv: vec!["python3".to_owned(), "train.py".to_owned()],
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_as_it_was_written() {
-        let mut record = Record::new(7, spec(), Some("key".to_owned()), 1_000);
+        let mut record = JobRecord::new(7, spec(), Some("key".to_owned()), 1_000);
         record.life.enter(State::Starting, "first in the order", 2_000);
         record.life.seats =
             vec![SliceId { worker: "w".into(), gpu: 0, position: "1g.10gb@0".into() }];
         let text = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+        assert_eq!(serde_json::from_str::<JobRecord>(&text).unwrap(), record);
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             "spec": {"name": "bert", "argv": ["python3"], "slices_min": 1, "slices_max": 2,
                 "memory_mib": 0, "retries": 3},
         });
-        let record: Record = serde_json::from_value(written.clone()).unwrap();
+        let record: JobRecord = serde_json::from_value(written.clone()).unwrap();
         assert_eq!(record.life.state, State::Noticed);
         assert_eq!(record.life.slices().count(), 1);
         assert_eq!(serde_json::to_value(&record).unwrap(), written);

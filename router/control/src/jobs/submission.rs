@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use config::{Config, Loans};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::{JobError, Spec};
+use super::{JobError, JobSpec};
 
 const MOST_ARGUMENTS: usize = 1024;
 const MOST_ARGUMENT_BYTES: usize = 64 << 10;
@@ -125,7 +125,7 @@ impl Submission {
     }
 
     /// The job it asks for, if its caller's words make sense and `config` allows it.
-    pub fn check(self, config: &Config, now_ms: u64) -> Result<Spec, JobError> {
+    pub fn check(self, config: &Config, now_ms: u64) -> Result<JobSpec, JobError> {
         let loans = config.loans.as_ref().filter(|loans| !loans.allow.is_empty());
         let loans = loans.ok_or(JobError::NoLoans)?;
         self.check_command(loans)?;
@@ -140,7 +140,7 @@ impl Submission {
         self.check_numbers()?;
         let program = self.argv.first().map_or("", |program| program.as_str());
         let plain_name = program.rsplit('/').next().unwrap_or(program).to_owned();
-        Ok(Spec {
+        Ok(JobSpec {
             name: self.name.unwrap_or(plain_name),
             tenant: self.tenant,
             argv: self.argv,

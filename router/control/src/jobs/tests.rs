@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-fn keep(jobs: &Jobs, before: &Record, after: &Record) -> Result<(), KeepError> {
+fn keep(jobs: &Jobs, before: &JobRecord, after: &JobRecord) -> Result<(), KeepError> {
     let (id, before, after) = (before.id, before.life.clone(), after.life.clone());
     jobs.keep(&[JobChange { id, before, after }], Counts::default())
 }
@@ -27,8 +27,8 @@ impl Drop for Folder {
     }
 }
 
-fn spec(name: &str) -> Spec {
-    Spec {
+fn spec(name: &str) -> JobSpec {
+    JobSpec {
         name: name.to_owned(),
         tenant: None,
         argv: vec!["train".to_owned()],

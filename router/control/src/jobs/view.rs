@@ -8,7 +8,7 @@ use policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Counts, Record, Waits};
+use super::{Counts, JobRecord, Waits};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
@@ -71,7 +71,7 @@ pub struct LoansState {
 }
 
 impl Brief {
-    pub(super) fn new(record: &Record, waits: Option<&Waits>) -> Self {
+    pub(super) fn new(record: &JobRecord, waits: Option<&Waits>) -> Self {
         let why = waits.filter(|_| record.life.state.waits()).map(|waits| waits.why.clone());
         Self {
             id: record.id,
@@ -88,7 +88,7 @@ impl Brief {
 }
 
 impl JobView {
-    pub(super) fn new(record: &Record, waits: Option<&Waits>) -> Self {
+    pub(super) fn new(record: &JobRecord, waits: Option<&Waits>) -> Self {
         let spec = &record.spec;
         let waits = waits.filter(|_| record.life.state.waits());
         Self {

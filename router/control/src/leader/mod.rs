@@ -19,7 +19,7 @@ pub use self::peers::{Load, Peers, Registration};
 use crate::clock::WallClock;
 
 #[derive(Debug)]
-pub struct Standing {
+pub struct Leadership {
     /// Absent for a router that is alone.
     elected: Option<Mutex<Elected>>,
     client: Option<Arc<Client>>,
@@ -84,7 +84,7 @@ pub(crate) enum Turn {
     Ended { term: u64 },
 }
 
-impl Standing {
+impl Leadership {
     /// Of a router that is the only one.
     pub fn alone() -> Arc<Self> {
         let (peers, news) = (Peers::default(), watch::Sender::new(()));
@@ -114,7 +114,7 @@ impl Standing {
         elected.lock().term()
     }
 
-    /// As [`Standing::term`], once it has taken over: only then may it plan.
+    /// As [`Leadership::term`], once it has taken over: only then may it plan.
     pub fn acts(&self) -> Option<u64> {
         let Some(elected) = &self.elected else { return Some(0) };
         let elected = elected.lock();

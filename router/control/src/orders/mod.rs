@@ -39,11 +39,11 @@ const OBJECTIVE: &str = "objective/";
 pub struct Orders {
     store: Mutex<Keeping>,
     shared: bool,
-    standing: watch::Sender<Arc<Standing>>,
+    standing: watch::Sender<Arc<StandingOrders>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct StandingOrders {
     pub drains: BTreeMap<String, Drain>,
     /// Replicas that shall be where they are wanted, the oldest order first.
     pub pins: Vec<Pin>,
@@ -81,14 +81,14 @@ pub struct Pin {
 impl Orders {
     /// Those kept in `state_dir`; without one, none, and none will be kept.
     pub fn open(state_dir: Option<&Path>) -> Result<Arc<Self>, OpenError> {
-        let mut standing = Standing::default();
+        let mut standing = StandingOrders::default();
         let mut store = Keeping::Nowhere;
         if let Some(state_dir) = state_dir {
             let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
             if let Some(torn) = &opened.torn {
                 tracing::warn!(kept = %torn.display(), "set aside an unfinished write");
             }
-            standing = Standing::read(opened.store.records());
+            standing = StandingOrders::read(opened.store.records());
             store = Keeping::File(opened.store);
         }
         let standing = watch::Sender::new(Arc::new(standing));
@@ -109,13 +109,13 @@ impl Orders {
     /// written.
     pub fn replace(&self, records: &Records) {
         let _store = self.store.lock();
-        self.standing.send_replace(Arc::new(Standing::read(records)));
+        self.standing.send_replace(Arc::new(StandingOrders::read(records)));
     }
 
     /// Takes in what another router changed. May wait for a change that is being written.
     pub fn learn(&self, change: Change) {
         let _store = self.store.lock();
-        let mut standing = Standing::clone(&self.standing.borrow());
+        let mut standing = StandingOrders::clone(&self.standing.borrow());
         let (put, deleted) = change.into_parts();
         deleted.iter().for_each(|key| standing.forget(key));
         put.iter().for_each(|(key, value)| standing.take(key, value));
@@ -142,11 +142,11 @@ impl Orders {
         })
     }
 
-    pub fn standing(&self) -> Arc<Standing> {
+    pub fn standing(&self) -> Arc<StandingOrders> {
         Arc::clone(&self.standing.borrow())
     }
 
-    pub fn changed(&self) -> watch::Receiver<Arc<Standing>> {
+    pub fn changed(&self) -> watch::Receiver<Arc<StandingOrders>> {
         self.standing.subscribe()
     }
 
@@ -207,9 +207,9 @@ impl Orders {
     }
 
     /// Makes a change durable, then known.
-    fn change(&self, make: impl FnOnce(&mut Standing) -> Change) -> Result<(), KeepError> {
+    fn change(&self, make: impl FnOnce(&mut StandingOrders) -> Change) -> Result<(), KeepError> {
         let mut store = self.store.lock();
-        let mut standing = Standing::clone(&self.standing.borrow());
+        let mut standing = StandingOrders::clone(&self.standing.borrow());
         let change = make(&mut standing);
         store.commit(change)?;
         self.standing.send_replace(Arc::new(standing));
@@ -217,7 +217,7 @@ impl Orders {
     }
 }
 
-impl Standing {
+impl StandingOrders {
     fn read(records: &Records) -> Self {
         let mut standing = Self::default();
         records.iter().for_each(|(key, value)| standing.take(key, value));

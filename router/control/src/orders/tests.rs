@@ -51,7 +51,7 @@ fn orders_stand_until_they_are_taken_back_whatever_becomes_of_the_process() {
     again.unpin("digits", &seat(0)).unwrap();
     drop(again);
     let standing = folder.open().standing();
-    assert_eq!(*standing, Standing { pins: vec![pin(1, None)], ..Standing::default() });
+    assert_eq!(*standing, StandingOrders { pins: vec![pin(1, None)], ..StandingOrders::default() });
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn what_another_router_changed_is_taken_in_and_other_records_are_let_be() {
     orders.learn(put(key(&pin(1, None)), value(&pin(1, None))));
     orders.learn(put("objective/digits".to_owned(), value(&aim)));
     orders.learn(put("job/1".to_owned(), serde_json::json!({"id": 1})));
-    let all = Standing {
+    let all = StandingOrders {
         drains: [("east".to_owned(), drain)].into(),
         pins: vec![pin(1, None)],
         objectives: [("digits".to_owned(), aim)].into(),
@@ -108,5 +108,5 @@ fn what_another_router_changed_is_taken_in_and_other_records_are_let_be() {
     for key in ["drain/east", &key(&pin(1, None)), "objective/digits", "account/ada"] {
         orders.learn(Change::default().delete(key));
     }
-    assert_eq!(*orders.standing(), Standing::default());
+    assert_eq!(*orders.standing(), StandingOrders::default());
 }

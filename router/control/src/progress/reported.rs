@@ -8,7 +8,7 @@ use protocol::ReplicaState;
 use super::{DrainPhase, DrainState, PinPhase, PinState};
 use crate::{
     fleet::{View, labelled},
-    orders::{Drain, Pin, Standing},
+    orders::{Drain, Pin, StandingOrders},
 };
 
 /// How far a drain is; `lent` has the job of each slice that is lent.
@@ -26,7 +26,7 @@ pub fn drain(worker: &View, lent: &BTreeMap<SliceId, u64>, drain: &Drain) -> Dra
     DrainState { by: drain.by.clone(), since_ms: drain.since_ms, state, holds }
 }
 
-pub fn pins(standing: &Standing, workers: &[View]) -> Vec<PinState> {
+pub fn pins(standing: &StandingOrders, workers: &[View]) -> Vec<PinState> {
     let state = |pin: &Pin| {
         if is_held(pin, workers) {
             return PinState::new(pin, PinPhase::Held, None);

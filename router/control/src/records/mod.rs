@@ -13,7 +13,7 @@ pub(crate) use self::{
     keeping::Keeping,
     keys::{About, Keys},
 };
-use crate::leader::{Leader, Standing};
+use crate::leader::{Leader, Leadership};
 
 /// Changes in one transaction; etcd takes 128 unless told otherwise.
 const AT_ONCE: usize = 100;
@@ -42,7 +42,7 @@ fn whom(leader: Option<&Leader>) -> String {
 pub struct SharedRecords {
     pub(crate) client: Arc<Client>,
     pub(crate) keys: Keys,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) leadership: Arc<Leadership>,
     pub(crate) runtime: Handle,
 }
 
@@ -52,8 +52,8 @@ impl SharedRecords {
     /// Where it is large, some of it may have been made durable though the rest failed: records
     /// stand for themselves, and what a leader is not told of it writes anew.
     pub fn commit(&self, change: Change) -> Result<(), KeepError> {
-        let follows = || KeepError::Follows { leader: self.standing.leader() };
-        let term = self.standing.acts().ok_or_else(follows)?;
+        let follows = || KeepError::Follows { leader: self.leadership.leader() };
+        let term = self.leadership.acts().ok_or_else(follows)?;
         let (put, delete) = change.into_parts();
         let mut steps = put
             .into_iter()
@@ -72,7 +72,7 @@ impl SharedRecords {
             let done = self.runtime.block_on(self.client.transact(&txn))?;
             if !done.held {
                 tracing::warn!(term, "etcd rejected a write: this router lost leadership");
-                self.standing.depose(Some(term));
+                self.leadership.depose(Some(term));
                 return Err(follows());
             }
         }

@@ -12,7 +12,7 @@ use protocol::{Desired, DesiredGpu, DesiredRank, DesiredReplica, DesiredSlice, R
 use crate::{
     clock::whole_ms,
     fleet::Fleet,
-    jobs::Record,
+    jobs::JobRecord,
     world::{Revisions, loan_times},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Details<'a> {
     notice_ms: u64,
     lease_ms: u64,
-    records: BTreeMap<u64, &'a Record>,
+    records: BTreeMap<u64, &'a JobRecord>,
     revisions: &'a Revisions,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Sent {
 }
 
 impl<'a> Details<'a> {
-    pub(super) fn new(config: &Config, records: &'a [Record], revisions: &'a Revisions) -> Self {
+    pub(super) fn new(config: &Config, records: &'a [JobRecord], revisions: &'a Revisions) -> Self {
         let (notice, lease) = loan_times(config);
         Self {
             notice_ms: whole_ms(notice),
