@@ -7,6 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 use policy::{
+    demand::Why,
     fleet::SliceId,
     place::{Action, Placed, Target},
     round::{Memory, OrderProgress, PinOrder, Plan, Round, World},
@@ -149,9 +150,11 @@ fn models(plan: &Plan, round: &Round) -> Vec<PlannedModel> {
     each.map(|(index, (model, forecast))| {
         let mine = plan.decision.target.placed.iter().filter(|placed| placed.model == index);
         let capacity_rps = mine.fold(0.0, |all, placed| all + placed.capacity_rps);
+        // A new model keeps what it has, which says nothing about what is asked of it.
+        let is_new = forecast.why == Why::New;
         PlannedModel {
             model: model.name.clone(),
-            demand_rps: forecast.rate_rps,
+            demand_rps: if is_new { forecast.floor_rps } else { forecast.rate_rps },
             floor_rps: forecast.floor_rps,
             why: forecast.why.word().to_owned(),
             capacity_rps: (!model.measured.is_empty()).then_some(capacity_rps),
