@@ -24,7 +24,6 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// The longest id a client may give its request.
 const MAX_ID_BYTES: usize = 128;
 
-/// See the [module](self).
 #[derive(Debug)]
 pub struct Arrive<D, S> {
     door: Arc<D>,

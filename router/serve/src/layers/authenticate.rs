@@ -19,7 +19,6 @@ use tower::{Layer, Service, layer::layer_fn};
 use super::{Call, Door, Routed};
 use crate::{auth::Pass, error::InferError};
 
-/// See the [module](self).
 #[derive(Debug)]
 pub struct Authenticate<D, S> {
     door: Arc<D>,

@@ -21,7 +21,6 @@ use crate::{
     trace::{RequestSpan, TRACE_RESPONSE},
 };
 
-/// See the [module](self).
 #[derive(Debug)]
 pub struct Trace<D, S> {
     door: Arc<D>,

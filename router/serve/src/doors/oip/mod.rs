@@ -1,6 +1,6 @@
 //! The door of inference: the Open Inference Protocol over HTTP/1.1 and HTTP/2.
 //!
-//! Requests are routed by hand and answered by plain functions behind the [layers](crate::layers): the
+//! Requests are routed by hand and answered by plain functions behind the layers: the
 //! path of an inference request is one match, one body, one request, one response, with nothing boxed on
 //! the way.
 
