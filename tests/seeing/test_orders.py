@@ -84,7 +84,7 @@ def test_a_replica_is_moved_and_unpinned_through_the_page(browser, calm):
     dialog(browser, "pin-position").send_keys("7g.80gb@0")
     dialog(browser, "pin-preview").click()
     wrong = dialog(browser, "pin-wrong")
-    until(browser, "a slice that is not is refused", lambda: "cannot be cut" in wrong.text)
+    until(browser, "a slice that is not is refused", lambda: "cannot be reshaped" in wrong.text)
     assert not apply.is_enabled()
 
     dialog(browser, "pin-position").clear()
