@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{FromWorker, JOIN_VERSION, MAX_MESSAGE, ToWorker};
+use protocol::{FromWorker, MAX_MESSAGE, OLDEST, SPOKEN, ToWorker, line, read};
 use tls::{Identity, TlsError};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
@@ -68,6 +68,10 @@ pub enum Parted {
     Refused { reason: String },
     #[error("the router was silent for {0:?}")]
     Silent(Duration),
+    #[error(
+        "the router speaks version {theirs}, which was not offered; this worker speaks {SPOKEN:?}"
+    )]
+    Version { theirs: u16 },
     #[error("the router said what cannot be understood: {0}")]
     Gibberish(#[from] serde_json::Error),
 }
@@ -141,17 +145,18 @@ async fn attend(
 ) -> Result<Infallible, Parted> {
     let (read, mut write) = split(stream);
     let mut lines = Lines::new(read, MAX_MESSAGE);
-    let (token, worker) = (door.token.clone(), door.name.clone());
-    say(&mut write, &FromWorker::Join { version: JOIN_VERSION, token, worker }).await?;
-    match timeout(WAIT, hear(&mut lines)).await.map_err(|_| Parted::Silent(WAIT))?? {
+    say(&mut write, &FromWorker::join(&door.token, &door.name), OLDEST).await?;
+    let first = timeout(WAIT, hear(&mut lines)).await.map_err(|_| Parted::Silent(WAIT))??;
+    let version = match first {
         ToWorker::Refused { reason } => return Err(Parted::Refused { reason }),
-        ToWorker::Welcome { .. }
-        | ToWorker::Still
+        ToWorker::Welcome { version } if SPOKEN.contains(&version) => version,
+        ToWorker::Welcome { version: theirs } => return Err(Parted::Version { theirs }),
+        ToWorker::Still
         | ToWorker::Lead { .. }
         | ToWorker::Desired(_)
-        | ToWorker::ReadLog { .. } => {}
-    }
-    tracing::info!(worker = door.name, "joined router");
+        | ToWorker::ReadLog { .. } => OLDEST,
+    };
+    tracing::info!(worker = door.name, version, "joined router");
     let mut changes = host.changes();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -165,7 +170,7 @@ async fn attend(
                     ToWorker::Refused { reason } => return Err(Parted::Refused { reason }),
                     ToWorker::ReadLog { question, job, rank, from, most } => {
                         let piece = host.read_log(job, rank, from, most.min(MAX_PIECE));
-                        say(&mut write, &FromWorker::Log { question, piece }).await?;
+                        say(&mut write, &FromWorker::Log { question, piece }, version).await?;
                     }
                     ToWorker::Lead { term } => {
                         host.led(conversation, term);
@@ -179,13 +184,17 @@ async fn attend(
             _ = ticks.tick() => {}
             () = sleep_until(heard + SILENCE) => return Err(Parted::Silent(SILENCE)),
         }
-        say(&mut write, &FromWorker::Report(Box::new(host.report()))).await?;
+        say(&mut write, &FromWorker::Report(Box::new(host.report())), version).await?;
     }
 }
 
-async fn say(write: &mut (impl AsyncWrite + Unpin), message: &FromWorker) -> Result<(), Parted> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
+/// Tells a router that speaks `version`, unless that version has no such message.
+async fn say(
+    write: &mut (impl AsyncWrite + Unpin),
+    message: &FromWorker,
+    version: u16,
+) -> Result<(), Parted> {
+    let Some(line) = line(message, version)? else { return Ok(()) };
     let written = timeout(WAIT, async {
         write.write_all(&line).await?;
         write.flush().await
@@ -193,8 +202,12 @@ async fn say(write: &mut (impl AsyncWrite + Unpin), message: &FromWorker) -> Res
     Ok(written.await.map_err(|_| Parted::Silent(WAIT))??)
 }
 
-/// The next message. Nothing is lost if the future is dropped.
+/// The next message that is known here. Nothing is lost if the future is dropped.
 async fn hear<R: AsyncRead + Unpin>(lines: &mut Lines<R>) -> Result<ToWorker, Parted> {
-    let line = lines.next().await?.ok_or(Parted::Closed)?;
-    Ok(serde_json::from_slice(&line.bytes)?)
+    loop {
+        let line = lines.next().await?.ok_or(Parted::Closed)?;
+        if let Some(message) = read(&line.bytes)? {
+            return Ok(message);
+        }
+    }
 }

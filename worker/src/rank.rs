@@ -38,6 +38,9 @@ pub(crate) struct Assignment {
     pub(crate) folder: PathBuf,
     pub(crate) control: PathBuf,
     pub(crate) limits: Limits,
+    /// The highest version that its own process speaks; absent, 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) speaks: Option<u16>,
 }
 
 pub fn run_rank(path: &Path) -> ExitCode {

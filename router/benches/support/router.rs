@@ -4,8 +4,8 @@ use std::{error::Error, net::SocketAddr, path::Path, sync::Arc};
 
 use control::Stored;
 use protocol::{
-    FromWorker, GpuReport, JOIN_VERSION, ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes,
-    SliceReport, TensorShape, WarmPoint,
+    FromWorker, GpuReport, ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes, SliceReport,
+    TensorShape, WarmPoint,
 };
 use router::{
     fleet::{Trust, welcome},
@@ -65,8 +65,7 @@ pub(crate) async fn start() -> Result<Running, Box<dyn Error>> {
     tokio::spawn(round::run(Arc::downgrade(state.backend.control())));
     let (theirs, mut ours) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move { welcome(theirs, "bench", &Trust::Everyone, &fleet).await });
-    let (token, worker) = (String::new(), "bench".to_owned());
-    let join = FromWorker::Join { version: JOIN_VERSION, token, worker };
+    let join = FromWorker::join("", "bench");
     for message in [join, FromWorker::Report(Box::new(report(peer::unix(peer::zero)?)))] {
         ours.write_all(&serde_json::to_vec(&message)?).await?;
         ours.write_all(b"\n").await?;

@@ -8,8 +8,8 @@ use config::{Class, Model as Settings};
 use control::plane::DataPlane;
 use oip::{Datatype, Tensor};
 use protocol::{
-    FromWorker, GpuReport, JOIN_VERSION, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report,
-    Shapes, SliceReport, TensorShape, ToWorker, WarmPoint,
+    FromWorker, GpuReport, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report, Shapes,
+    SliceReport, TensorShape, ToWorker, WarmPoint,
 };
 use router::{
     fleet::{Fleet, Trust, welcome},
@@ -79,8 +79,7 @@ impl Worker {
             }
         });
         let mut worker = Self { write, heard };
-        let (token, name) = (String::new(), name.to_owned());
-        worker.say(&FromWorker::Join { version: JOIN_VERSION, token, worker: name }).await;
+        worker.say(&FromWorker::join("", name)).await;
         worker
     }
 

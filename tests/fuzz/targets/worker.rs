@@ -4,10 +4,9 @@
 //! to a router and `D` back, `O` a worker to an executor and `N` back, in lines of JSON.
 
 use protocol::{
-    Answer, Batch, Facts, FromExecutor, FromWorker, Notice, Order, Outcome, PRELUDE_LEN, Part,
-    Peer, Prelude, Reply, TensorHead, ToExecutor, ToWorker, admit, greet,
+    Answer, Batch, Facts, FromExecutor, FromWorker, Message, Notice, Order, Outcome, PRELUDE_LEN,
+    Part, Peer, Prelude, Reply, SPOKEN, TensorHead, ToExecutor, ToWorker, admit, greet,
 };
-use serde::{Serialize, de::DeserializeOwned};
 
 pub(super) fn run(input: &[u8]) {
     let Some((speaker, rest)) = input.split_first() else { return };
@@ -17,8 +16,9 @@ pub(super) fn run(input: &[u8]) {
         b'W' => {
             if let Some(message) = line::<FromWorker>(rest) {
                 assert!(admit(&message, Some("a token nobody guesses")).is_err());
-                if let Ok(name) = admit(&message, None) {
-                    assert!((1..=128).contains(&name.len()));
+                if let Ok(joined) = admit(&message, None) {
+                    assert!((1..=128).contains(&joined.worker.len()));
+                    assert!(SPOKEN.contains(&joined.version));
                 }
             }
         }
@@ -75,11 +75,16 @@ fn from_executor(bytes: &[u8]) {
     assert_eq!(FromExecutor::decode(again, header), Ok(message));
 }
 
-/// The message, if it is one; then it can be said again.
-fn line<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    let message: T = serde_json::from_slice(bytes).ok()?;
-    let written = serde_json::to_vec(&message).expect("what was read can be written");
-    serde_json::from_slice::<T>(&written).expect("what was written can be read");
+/// The message, if it is one; then it can be said again in every version that has it.
+fn line<T: Message>(bytes: &[u8]) -> Option<T> {
+    let message: T = protocol::read(bytes).ok()??;
+    for version in SPOKEN {
+        let written = protocol::line(&message, version).expect("what was read can be written");
+        if let Some(written) = written {
+            let read = protocol::read::<T>(&written).expect("what was written can be read");
+            assert!(read.is_some());
+        }
+    }
     Some(message)
 }
 

@@ -7,11 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{model::ModelSpec, report::ReplicaState};
 
+/// The replica whose unloading a worker orders to learn how an executor speaks. No replica has this
+/// id: an executor of version 3 does nothing, a later one answers with [`Notice::Hello`].
+pub const KNOCK: u32 = u32::MAX;
+
 /// The longest line either side reads, in bytes.
 pub const MAX_LINE: usize = 4 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Load a model, warm it, and serve it as `replica`. One that failed is tried again.
     Load {
@@ -31,10 +35,14 @@ pub enum Order {
         factor: f64,
     },
     Stop,
+    /// Speak this version from now on, 3 before it; everything is told again in it.
+    Speak {
+        version: u16,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum Notice {
     /// Everything, because something changed or the worker is new.
     State(Box<ExecutorState>),
@@ -43,11 +51,15 @@ pub enum Notice {
         /// Microseconds since it started.
         busy_us: u64,
     },
+    /// The answer to a [`KNOCK`].
+    Hello {
+        /// The versions it speaks.
+        versions: Vec<u16>,
+    },
 }
 
 /// Which lane of which slice an executor is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ExecutorId {
     pub gpu: u32,
     /// The slice's position, `3g.40gb@4`, or [`WHOLE`](crate::WHOLE).
@@ -58,7 +70,6 @@ pub struct ExecutorId {
 
 /// Everything a worker needs to know of an executor it did not start itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ExecutorState {
     /// The executor's [`VERSION`](crate::VERSION).
     pub version: u16,
@@ -72,7 +83,6 @@ pub struct ExecutorState {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LoadedReplica {
     pub replica: u32,
     pub model: String,
@@ -119,7 +129,10 @@ mod tests {
     fn specifications_that_differ_have_different_digests() {
         let digest = |latency| match load(latency) {
             Order::Load { spec, .. } => spec.digest(),
-            other @ (Order::Unload { .. } | Order::Pace { .. } | Order::Stop) => {
+            other @ (Order::Unload { .. }
+            | Order::Pace { .. }
+            | Order::Stop
+            | Order::Speak { .. }) => {
                 panic!("{other:?}")
             }
         };

@@ -10,10 +10,8 @@ use crate::{
     model::ModelSpec,
     rank::{DesiredRank, LogPiece},
     report::Report,
+    version::{OLDEST, SPOKEN, common},
 };
-
-/// The version of these messages; a worker and a router of different versions refuse each other.
-pub const JOIN_VERSION: u16 = 3;
 
 /// The longest line of a worker that has not joined yet, in bytes.
 pub const MAX_JOIN: usize = 4 << 10;
@@ -24,10 +22,15 @@ pub const MAX_MESSAGE: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromWorker {
-    /// The first message.
+    /// The first message, which every version can read.
     Join {
+        /// The oldest version the worker speaks; one of version 3 speaks no other.
         version: u16,
+        /// All versions it speaks; absent, that one alone.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        versions: Vec<u16>,
         /// What only workers of this fleet know.
+        #[serde(default)]
         token: String,
         /// The worker's name, unique in the fleet.
         worker: String,
@@ -46,6 +49,7 @@ pub enum FromWorker {
 #[serde(rename_all = "snake_case")]
 pub enum ToWorker {
     Welcome {
+        /// The version spoken from here on.
         version: u16,
     },
     Refused {
@@ -71,7 +75,6 @@ pub enum ToWorker {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Desired {
     /// The term of the leader that wishes it; a worker refuses one below the highest it has heard of.
     pub term: u64,
@@ -82,7 +85,6 @@ pub struct Desired {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DesiredGpu {
     pub gpu: u32,
     /// How it shall be cut; absent, it stays as it is.
@@ -91,7 +93,6 @@ pub struct DesiredGpu {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DesiredSlice {
     /// Its position, or [`WHOLE`](crate::WHOLE).
     pub position: String,
@@ -103,7 +104,6 @@ pub struct DesiredSlice {
 /// A model to serve. One of several processes has an entry for each, with an id and a lane of its
 /// own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DesiredReplica {
     /// Its id, unique on the worker, and another for every specification.
     pub replica: u32,
@@ -119,8 +119,11 @@ pub struct DesiredReplica {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    #[error("the worker speaks version {theirs}, this router speaks {JOIN_VERSION}")]
-    Version { theirs: u16 },
+    #[error(
+        "the worker speaks version {}, this router speaks {}: upgrade the older of the two, one \
+        release at a time", list(theirs), list(&SPOKEN)
+    )]
+    Version { theirs: Vec<u16> },
     #[error("the token is not this fleet's")]
     Token,
     #[error("{name:?} is no name for a worker: give 1 to 128 letters, digits, '.', '_' or '-'")]
@@ -129,16 +132,33 @@ pub enum JoinError {
     OutOfTurn,
 }
 
-/// Judges the first message of a worker, as the router that expects `token`; returns its name.
+/// A worker that may come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    pub worker: String,
+    /// The version to speak with it.
+    pub version: u16,
+}
+
+impl FromWorker {
+    /// The first message: it offers every version this program speaks.
+    pub fn join(token: &str, worker: &str) -> Self {
+        let (token, worker) = (token.to_owned(), worker.to_owned());
+        Self::Join { version: OLDEST, versions: SPOKEN.to_vec(), token, worker }
+    }
+}
+
+/// Judges the first message of a worker, as the router that expects `token`.
 ///
 /// Without a token everybody is trusted, which is for workers in the router's own process.
-pub fn admit(message: &FromWorker, token: Option<&str>) -> Result<String, JoinError> {
-    let FromWorker::Join { version, token: given, worker } = message else {
+pub fn admit(message: &FromWorker, token: Option<&str>) -> Result<Joined, JoinError> {
+    let FromWorker::Join { version, versions, token: given, worker } = message else {
         return Err(JoinError::OutOfTurn);
     };
-    if *version != JOIN_VERSION {
-        return Err(JoinError::Version { theirs: *version });
-    }
+    let theirs = if versions.is_empty() { std::slice::from_ref(version) } else { versions };
+    let Some(version) = common(theirs) else {
+        return Err(JoinError::Version { theirs: theirs.to_vec() });
+    };
     if token.is_some_and(|token| !same_secret(given, token)) {
         return Err(JoinError::Token);
     }
@@ -146,21 +166,37 @@ pub fn admit(message: &FromWorker, token: Option<&str>) -> Result<String, JoinEr
     if worker.is_empty() || worker.len() > 128 || !worker.chars().all(plain) {
         return Err(JoinError::Name { name: worker.chars().take(40).collect() });
     }
-    Ok(worker.clone())
+    Ok(Joined { worker: worker.clone(), version })
+}
+
+fn list(versions: &[u16]) -> String {
+    let all: Vec<String> = versions.iter().take(8).map(u16::to_string).collect();
+    all.join(" or ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::version::JOIN_VERSION;
 
     fn join(version: u16, token: &str, worker: &str) -> FromWorker {
-        FromWorker::Join { version, token: token.into(), worker: worker.into() }
+        let versions = Vec::new();
+        FromWorker::Join { version, versions, token: token.into(), worker: worker.into() }
+    }
+
+    #[test]
+    fn the_highest_version_both_speak_is_spoken() {
+        let version = |message: &FromWorker| admit(message, None).map(|joined| joined.version);
+        assert_eq!(version(&FromWorker::join("", "w")), Ok(JOIN_VERSION));
+        assert_eq!(version(&join(3, "", "w")), Ok(3), "the version before offers no other");
+        let later = r#"{"join":{"version":4,"versions":[4,5],"worker":"w","proof":"new"}}"#;
+        assert_eq!(version(&serde_json::from_str(later).unwrap()), Ok(4));
     }
 
     #[test]
     fn a_worker_joins_with_the_fleets_token_and_no_other() {
         let admit = |token: &str| admit(&join(JOIN_VERSION, token, "gpu-7"), Some("sesame"));
-        assert_eq!(admit("sesame").as_deref(), Ok("gpu-7"));
+        assert_eq!(admit("sesame").map(|joined| joined.worker).as_deref(), Ok("gpu-7"));
         for wrong in ["", "sesam", "sesame!", "Sesame"] {
             assert_eq!(admit(wrong), Err(JoinError::Token), "{wrong:?}");
         }
@@ -169,7 +205,10 @@ mod tests {
     #[test]
     fn another_version_is_told_both_whatever_the_token() {
         let refused = admit(&join(9, "wrong", "gpu-7"), Some("sesame")).unwrap_err();
-        assert_eq!(refused.to_string(), "the worker speaks version 9, this router speaks 3");
+        let (worker, router) = ("the worker speaks version 9", "this router speaks 3 or 4");
+        let said =
+            format!("{worker}, {router}: upgrade the older of the two, one release at a time");
+        assert_eq!(refused.to_string(), said);
     }
 
     #[test]

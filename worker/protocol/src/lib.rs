@@ -4,27 +4,30 @@
 //! be wrapped: a [`Prelude`] of twelve bytes, a postcard header, and a body that is nothing but
 //! tensor bytes. A worker speaks in JSON lines, with its executors ([`Order`], [`Notice`]) and with
 //! the router ([`FromWorker`], [`ToWorker`]), because they speak rarely and a person may want to
-//! read it.
+//! read it. The lines have a [version](common), and a peer of the version before is told its own.
 
 mod batch;
 mod control;
+mod form;
+mod forms;
 mod frame;
 mod join;
 mod model;
 mod rank;
 mod report;
+mod version;
 
 pub use batch::{
     Answer, Batch, BatchError, Blame, Facts, Failure, Outcome, Part, Reply, TensorHead,
 };
-pub use control::{ExecutorId, ExecutorState, LoadedReplica, MAX_LINE, Notice, Order};
+pub use control::{ExecutorId, ExecutorState, KNOCK, LoadedReplica, MAX_LINE, Notice, Order};
 pub use frame::{
     FrameError, FromExecutor, MAX_BODY, MAX_HEADER, MAX_HELLO, PRELUDE_LEN, Peer, Prelude,
     ToExecutor, VERSION, greet,
 };
 pub use join::{
-    Desired, DesiredGpu, DesiredReplica, DesiredSlice, FromWorker, JOIN_VERSION, JoinError,
-    MAX_JOIN, MAX_MESSAGE, ToWorker, admit,
+    Desired, DesiredGpu, DesiredReplica, DesiredSlice, FromWorker, JoinError, Joined, MAX_JOIN,
+    MAX_MESSAGE, ToWorker, admit,
 };
 pub use model::{Engine, ModelSpec, Server, Shapes, TensorShape, WarmPoint};
 pub use rank::{
@@ -34,3 +37,4 @@ pub use report::{
     GpuReport, LaneReport, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report, SliceReport,
     WHOLE, XidReport,
 };
+pub use version::{JOIN_VERSION, Message, OLDEST, SPOKEN, common, line, read};

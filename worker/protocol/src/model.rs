@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ModelSpec {
     pub name: String,
     pub version: String,
@@ -32,7 +31,7 @@ impl ModelSpec {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum Engine {
     Onnx {
         path: String,
@@ -57,7 +56,6 @@ pub enum Engine {
 /// In the command's arguments and the environment's values `{port}`, `{host}` and `{model}` stand
 /// for where it shall listen and what it shall serve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Server {
     /// The program and its arguments, at least one word; no shell reads them.
     pub command: Vec<String>,
@@ -75,14 +73,12 @@ pub struct Server {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Shapes {
     pub inputs: Vec<TensorShape>,
     pub outputs: Vec<TensorShape>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TensorShape {
     pub name: String,
     /// Its datatype as the Open Inference Protocol spells it.
@@ -92,7 +88,6 @@ pub struct TensorShape {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct WarmPoint {
     pub batch: u32,
     /// Microseconds in the model, a number per run; the first run is left out where there were more.

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 /// A rank that shall be on a slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DesiredRank {
     pub spec: RankSpec,
     /// Whether it shall stop, and has its notice to do so; it is killed then.
@@ -17,14 +16,12 @@ pub struct DesiredRank {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Stop {
     /// From hearing it to the kill, in milliseconds.
     pub notice_ms: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RankSpec {
     pub job: u64,
     /// Which start of the job it belongs to; a rank of one start is never begun twice.
@@ -57,7 +54,6 @@ impl RankSpec {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RankReport {
     pub job: u64,
     pub run: u32,
@@ -68,7 +64,7 @@ pub struct RankReport {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum RankState {
     #[default]
     Starting,
@@ -82,7 +78,7 @@ pub enum RankState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum RankEnd {
     Exited {
         code: i32,
@@ -105,7 +101,6 @@ pub enum RankEnd {
 
 /// The last line of a rank's progress file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RankProgress {
     pub step: u64,
     pub steps: Option<u64>,
@@ -122,11 +117,12 @@ pub enum RankOrder {
     /// Let it run this part of the time, in percent.
     Duty(u8),
     Renewed,
+    /// Speak this version from now on, 3 before it. One of version 3 is not told.
+    Speak(u16),
 }
 
 /// A line of what a rank printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LogPiece {
     /// Where it begins, in bytes since the job's rank first printed.
     pub from: u64,

@@ -12,7 +12,6 @@ pub const WHOLE: &str = "whole";
 
 /// Everything on one worker as it is now; it replaces the worker's last report whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Report {
     /// The highest term of a leader it has heard of.
     pub term: u64,
@@ -29,7 +28,6 @@ pub struct Report {
 
 /// One GPU. What it does not say is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct GpuReport {
     pub index: u32,
     /// As the worker's file has it, `nvml:0`.
@@ -64,7 +62,6 @@ pub enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct XidReport {
     pub code: u64,
     /// The GPU instance it struck, if one alone.
@@ -72,7 +69,6 @@ pub struct XidReport {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SliceReport {
     /// Its label, `gpu0:3g@4`.
     pub slice: String,
@@ -90,7 +86,6 @@ pub struct SliceReport {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LaneReport {
     pub lane: u32,
     pub pid: Option<u32>,
@@ -100,7 +95,6 @@ pub struct LaneReport {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ReplicaReport {
     pub replica: u32,
     pub model: String,
@@ -115,7 +109,7 @@ pub struct ReplicaReport {
 
 /// The states of a replica; batches may be sent to a ready one only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum ReplicaState {
     Starting,
     Loading,
@@ -134,7 +128,6 @@ pub enum ReplicaState {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ReadyReplica {
     /// Where its executor listens: `unix:/path`, `tcp:127.0.0.1:port`, or `tls:` for the same
     /// behind a certificate of that address.

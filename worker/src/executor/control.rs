@@ -8,7 +8,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use protocol::{MAX_LINE, Notice, Order};
+use protocol::{JOIN_VERSION, KNOCK, MAX_LINE, Notice, OLDEST, Order, SPOKEN};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Executor, ExecutorError};
@@ -28,21 +28,39 @@ const WHOLE_EVERY: u32 = 5;
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-pub(super) struct Worker(Mutex<Option<UnixStream>>);
+pub(super) struct Worker(Mutex<Option<Listener>>);
+
+/// The worker that is connected, and the version it is spoken to in.
+struct Listener {
+    stream: UnixStream,
+    version: u16,
+}
 
 impl Worker {
     /// Tells the worker; what `notice` makes is no older than what was told before.
     pub(super) fn tell(&self, notice: impl FnOnce() -> Notice) {
         let mut worker = self.0.lock();
-        let Some(stream) = worker.as_mut() else { return };
-        let mut line =
-            serde_json::to_vec(&notice()).expect("a notice has no maps, hence no bad keys");
-        line.push(b'\n');
+        let Some(Listener { stream, version }) = worker.as_mut() else { return };
+        let line = protocol::line(&notice(), *version);
+        let Some(line) = line.expect("a notice has no maps, hence no bad keys") else { return };
         if let Err(error) = stream.write_all(&line) {
             tracing::warn!(%error, "worker stopped reading; closed control connection");
             hang_up(stream);
             *worker = None;
         }
+    }
+
+    /// Speaks this version from now on, if it is one of ours.
+    fn speak(&self, version: u16) {
+        if let Some(worker) = self.0.lock().as_mut().filter(|_| SPOKEN.contains(&version)) {
+            worker.version = version;
+        }
+    }
+
+    /// Answers a worker that knocked, as none of version 3 does.
+    fn greet(&self) {
+        self.speak(JOIN_VERSION);
+        self.tell(|| Notice::Hello { versions: SPOKEN.to_vec() });
     }
 }
 
@@ -88,7 +106,7 @@ fn converse(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Execut
         .and_then(|()| stream.try_clone());
     let heard = match set {
         Ok(writer) => {
-            *executor.worker.0.lock() = Some(writer);
+            *executor.worker.0.lock() = Some(Listener { stream: writer, version: OLDEST });
             executor.announce();
             listen(executor, stream)
         }
@@ -119,13 +137,13 @@ fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Executor
         let room = (MAX_LINE + 1 - line.len()) as u64;
         match reader.by_ref().take(room).read_until(b'\n', &mut line) {
             Ok(_) if line.ends_with(b"\n") => {
-                match serde_json::from_slice(&line) {
-                    Ok(Order::Load { replica, digest, spec }) => {
-                        executor.load(replica, digest, *spec)?;
+                match protocol::read(&line) {
+                    Ok(Some(Order::Stop)) => return Ok(End::Stop),
+                    Ok(Some(order)) => obey(executor, order)?,
+                    Ok(None) => {
+                        let line = String::from_utf8_lossy(&line[..line.len().min(80)]);
+                        tracing::warn!(%line, "ignored command of a later version");
                     }
-                    Ok(Order::Unload { replica }) => executor.unload(replica),
-                    Ok(Order::Pace { factor }) => executor.pace(factor),
-                    Ok(Order::Stop) => return Ok(End::Stop),
                     Err(error) => {
                         tracing::error!(%error, "invalid command from worker; closed control connection");
                         return Ok(End::Alone);
@@ -148,6 +166,21 @@ fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Executor
             }
         }
     }
+}
+
+fn obey(executor: &Arc<Executor>, order: Order) -> Result<(), ExecutorError> {
+    match order {
+        Order::Load { replica, digest, spec } => executor.load(replica, digest, *spec)?,
+        Order::Unload { replica: KNOCK } => executor.worker.greet(),
+        Order::Unload { replica } => executor.unload(replica),
+        Order::Pace { factor } => executor.pace(factor),
+        Order::Speak { version } => {
+            executor.worker.speak(version);
+            executor.announce();
+        }
+        Order::Stop => {}
+    }
+    Ok(())
 }
 
 fn is_tick(error: &io::Error) -> bool {

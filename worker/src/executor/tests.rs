@@ -62,7 +62,9 @@ impl Running {
         let path = args.run_dir.join(CONTROL);
         let thread = thread::spawn(move || serve(args));
         let (orders, notices) = Self::call(&path);
-        Self { orders, notices, last: None, thread }
+        let mut running = Self { orders, notices, last: None, thread };
+        running.order(&Order::Speak { version: protocol::JOIN_VERSION });
+        running
     }
 
     fn call(path: &Path) -> (UnixStream, BufReader<UnixStream>) {

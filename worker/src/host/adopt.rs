@@ -6,7 +6,7 @@
 use std::{fs, io, path::Path, time::Duration};
 
 use protocol::VERSION;
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     lane::Adopted,
@@ -18,21 +18,24 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Every executor at work in `run_dir`. Sockets nobody listens on are removed.
 pub(super) async fn find(run_dir: &Path) -> io::Result<Vec<Adopted>> {
-    let mut found = Vec::new();
+    let mut called = JoinSet::new();
     for entry in fs::read_dir(run_dir)? {
         let path = entry?.path();
         if path.extension().is_none_or(|kind| kind != executor_paths::CONTROL) {
             continue;
         }
         match Control::connect(&path).await {
-            Ok(control) => found.extend(call(control, &path).await),
+            // All at once: one of the version before takes a second to be known for that.
+            Ok(control) => {
+                called.spawn(async move { call(control, &path).await });
+            }
             Err(error) => {
                 tracing::debug!(path = %path.display(), %error, "removed stale executor socket");
                 let _ = fs::remove_file(&path);
             }
         }
     }
-    Ok(found)
+    Ok(called.join_all().await.into_iter().flatten().collect())
 }
 
 /// The executor at the other end; one that cannot be understood is ended.

@@ -310,6 +310,8 @@ impl Keeper {
 
     fn hear(&self, notice: Notice) {
         match notice {
+            // It was greeted when it was found.
+            Notice::Hello { .. } => {}
             Notice::State(state) => {
                 if self.status.borrow().state.as_ref() != Some(&*state) {
                     self.tell(|status| status.state = Some(*state));

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use protocol::{ExecutorId, ExecutorState, MAX_LINE, Notice, Order};
+use protocol::{
+    ExecutorId, ExecutorState, JOIN_VERSION, KNOCK, MAX_LINE, Notice, OLDEST, Order, common, line,
+    read,
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
@@ -28,7 +31,7 @@ use tokio::{
 use super::rank::Lending;
 use crate::{executor_paths, lines::Lines};
 
-const KNOCK: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(5);
 
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
@@ -118,7 +121,7 @@ impl Process {
             },
             Kin::Stranger(watched) => {
                 while !has_ended(watched) {
-                    sleep(KNOCK).await;
+                    sleep(PAUSE).await;
                 }
                 "it is gone".to_owned()
             }
@@ -152,6 +155,8 @@ pub(super) struct Control {
     notices: Lines<OwnedReadHalf>,
     orders: OwnedWriteHalf,
     pid: Option<u32>,
+    /// The version it is spoken to in.
+    version: u16,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -169,41 +174,69 @@ impl Control {
         let stream = UnixStream::connect(path).await?;
         let pid = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());
         let (read, orders) = stream.into_split();
-        Ok(Self { notices: Lines::new(read, MAX_LINE), orders, pid })
+        let notices = Lines::new(read, MAX_LINE);
+        Ok(Self { notices, orders, pid, version: OLDEST })
     }
 
-    /// Connects as soon as the executor listens.
+    /// Connects as soon as the executor listens, which is of this program and speaks as it does.
     pub(super) async fn await_connect(path: &Path) -> Self {
         loop {
-            match Self::connect(path).await {
-                Ok(control) => return control,
-                Err(_) => sleep(KNOCK).await,
+            if let Ok(mut control) = Self::connect(path).await
+                && control.speak(JOIN_VERSION).await.is_ok()
+            {
+                return control;
             }
+            sleep(PAUSE).await;
         }
+    }
+
+    async fn speak(&mut self, version: u16) -> Result<(), ControlError> {
+        self.version = JOIN_VERSION;
+        self.order(&Order::Speak { version }).await?;
+        self.version = version;
+        Ok(())
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
         self.pid
     }
 
-    /// The next notice. Nothing is lost if the future is dropped.
+    /// The next notice that is known here. Nothing is lost if the future is dropped.
     pub(super) async fn next(&mut self) -> Result<Notice, ControlError> {
-        let line = self.notices.next().await?.ok_or(ControlError::Closed)?;
-        Ok(serde_json::from_slice(&line.bytes)?)
+        loop {
+            let line = self.notices.next().await?.ok_or(ControlError::Closed)?;
+            if let Some(notice) = read(&line.bytes)? {
+                return Ok(notice);
+            }
+        }
     }
 
+    /// Agrees on a version with an executor that may be of another program, and hears what it has.
+    ///
+    /// One of version 3 does not answer the knock: the next it says is how long it has been at work.
     pub(super) async fn first(&mut self) -> Result<ExecutorState, ControlError> {
+        self.order(&Order::Unload { replica: KNOCK }).await?;
+        let mut known = None;
         loop {
-            if let Notice::State(state) = self.next().await? {
-                return Ok(*state);
+            match (self.next().await?, known) {
+                (Notice::State(state), _) if self.version > OLDEST => return Ok(*state),
+                (Notice::State(state), _) => known = Some(*state),
+                (Notice::Busy { .. }, Some(state)) => return Ok(state),
+                (Notice::Busy { .. }, None) => known = None,
+                (Notice::Hello { versions }, state) => {
+                    known = state;
+                    if let Some(version) = common(&versions) {
+                        self.speak(version).await?;
+                    }
+                }
             }
         }
     }
 
     pub(super) async fn order(&mut self, order: &Order) -> Result<(), ControlError> {
-        let mut line = serde_json::to_vec(order)?;
-        line.push(b'\n');
-        self.orders.write_all(&line).await?;
+        if let Some(line) = line(order, self.version)? {
+            self.orders.write_all(&line).await?;
+        }
         Ok(())
     }
 }

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use protocol::{DesiredRank, MAX_LINE, RankEnd, RankOrder, RankReport, RankSpec, RankState, Stop};
+use protocol::{
+    DesiredRank, JOIN_VERSION, MAX_LINE, OLDEST, RankEnd, RankOrder, RankReport, RankSpec,
+    RankState, SPOKEN, Stop,
+};
 use tokio::{
     net::{UnixStream, unix::OwnedReadHalf},
     process::{Child, Command},
@@ -70,7 +73,7 @@ impl Drop for Rank {
 impl Rank {
     pub(super) fn start(desired: &DesiredRank, seat: RankSeat, around: Surroundings) -> Self {
         let wanted = Wanted { stop: desired.stop, duty: desired.duty };
-        Self::keep(desired.spec.clone(), wanted, seat, around)
+        Self::keep(desired.spec.clone(), wanted, seat, around, JOIN_VERSION)
     }
 
     pub(super) fn adopt(found: &Found, around: Surroundings) -> Self {
@@ -79,16 +82,25 @@ impl Rank {
             position: found.position.clone(),
             device: found.assignment.device.clone(),
         };
-        Self::keep(found.assignment.spec.clone(), Wanted { stop: None, duty: 100 }, seat, around)
+        let known = found.assignment.speaks.map(|theirs| theirs.min(JOIN_VERSION));
+        let speaks = known.filter(|version| SPOKEN.contains(version)).unwrap_or(OLDEST);
+        let wanted = Wanted { stop: None, duty: 100 };
+        Self::keep(found.assignment.spec.clone(), wanted, seat, around, speaks)
     }
 
-    fn keep(spec: RankSpec, wanted: Wanted, seat: RankSeat, around: Surroundings) -> Self {
+    fn keep(
+        spec: RankSpec,
+        wanted: Wanted,
+        seat: RankSeat,
+        around: Surroundings,
+        speaks: u16,
+    ) -> Self {
         let RankSpec { job, run, rank, .. } = spec;
         let first = RankReport { job, run, rank, ..RankReport::default() };
         let (telling, report) = watch::channel(first);
         let (wanted, wishes) = watch::channel(wanted);
         let device = seat.device.clone();
-        let keeper = Keeper { spec: spec.clone(), seat, around, wishes, telling };
+        let keeper = Keeper { spec: spec.clone(), seat, around, wishes, telling, speaks };
         Self { spec, device, wanted, report, task: tokio::spawn(keeper.keep()) }
     }
 
@@ -158,6 +170,8 @@ struct Keeper {
     around: Surroundings,
     wishes: watch::Receiver<Wanted>,
     telling: watch::Sender<RankReport>,
+    /// The version that its own process speaks.
+    speaks: u16,
 }
 
 impl Keeper {
@@ -246,6 +260,7 @@ impl Keeper {
             folder: folder.path().to_owned(),
             control: control.to_owned(),
             limits: lending.limits.clone(),
+            speaks: Some(JOIN_VERSION),
         };
         let launch = &self.around.launch;
         let path = file(&launch.run_dir, &self.spec, FILE);
@@ -266,12 +281,16 @@ impl Keeper {
         let mut ticks = interval(RENEW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = Wanted { stop: None, duty: 100 };
+        let speak = [RankOrder::Speak(self.speaks)];
+        if self.speaks > OLDEST && say(&mut write, &speak, self.speaks).await.is_err() {
+            return;
+        }
         self.wishes.mark_changed();
         loop {
             let done = tokio::select! {
                 line = reports.next() => match line {
                     Ok(Some(line)) => {
-                        if let Ok(news) = serde_json::from_slice::<RankReport>(&line.bytes) {
+                        if let Ok(Some(news)) = protocol::read::<RankReport>(&line.bytes) {
                             self.tell(|report| *report = news);
                         }
                         Ok(())
@@ -285,12 +304,12 @@ impl Keeper {
                     let wanted = *self.wishes.borrow_and_update();
                     let orders = news(told, wanted);
                     told = wanted;
-                    say(&mut write, &orders).await
+                    say(&mut write, &orders, self.speaks).await
                 }
                 _ = ticks.tick() => {
                     let there = *joined.borrow_and_update();
                     let renewed = [RankOrder::Renewed];
-                    say(&mut write, if there { &renewed } else { &[] }).await
+                    say(&mut write, if there { &renewed } else { &[] }, self.speaks).await
                 }
             };
             if done.is_err() {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{MAX_LINE, RankEnd, RankOrder, RankReport, RankState};
+use protocol::{MAX_LINE, OLDEST, RankEnd, RankOrder, RankReport, RankState, SPOKEN, line, read};
 use rustix::process::Signal;
 use tokio::{
     io::AsyncWriteExt,
@@ -131,6 +131,8 @@ struct Stopping {
 struct Worker {
     orders: Lines<OwnedReadHalf>,
     reports: OwnedWriteHalf,
+    /// The version it is spoken to in.
+    version: u16,
 }
 
 impl<'a> Watch<'a> {
@@ -186,6 +188,12 @@ impl<'a> Watch<'a> {
             }
             RankOrder::Duty(_) => {}
             RankOrder::Renewed => self.renewed = Instant::now(),
+            RankOrder::Speak(version) => {
+                if let Some(worker) = self.worker.as_mut().filter(|_| SPOKEN.contains(&version)) {
+                    worker.version = version;
+                    self.told = None;
+                }
+            }
         }
     }
 
@@ -264,8 +272,7 @@ impl<'a> Watch<'a> {
             return;
         }
         let Some(worker) = &mut self.worker else { return };
-        let Ok(mut line) = serde_json::to_vec(&report) else { return };
-        line.push(b'\n');
+        let Ok(Some(line)) = line(&report, worker.version) else { return };
         match timeout(TELL_WAIT, worker.reports.write_all(&line)).await {
             Ok(Ok(())) => self.told = Some(report),
             Ok(Err(_)) | Err(_) => self.worker = None,
@@ -299,14 +306,18 @@ impl<'a> Watch<'a> {
 impl Worker {
     fn new(stream: UnixStream) -> Self {
         let (read, reports) = stream.into_split();
-        Self { orders: Lines::new(read, MAX_LINE), reports }
+        Self { orders: Lines::new(read, MAX_LINE), reports, version: OLDEST }
     }
 }
 
 async fn order(worker: &mut Option<Worker>) -> Option<RankOrder> {
     let Some(worker) = worker else { return std::future::pending().await };
-    let line = worker.orders.next().await.ok()??;
-    serde_json::from_slice(&line.bytes).ok()
+    loop {
+        let line = worker.orders.next().await.ok()??;
+        if let Some(order) = read(&line.bytes).ok()? {
+            return Some(order);
+        }
+    }
 }
 
 fn far() -> Instant {

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use protocol::{FromWorker, JOIN_VERSION, MAX_JOIN, MAX_MESSAGE, ToWorker, admit};
+use protocol::{FromWorker, Joined, MAX_JOIN, MAX_MESSAGE, OLDEST, ToWorker, admit};
 use tls::ServerConfig;
 use tokio::{
     io::{
@@ -109,22 +109,22 @@ pub async fn welcome(
 ) {
     let (read, mut write) = split(stream);
     let mut reader = BufReader::new(read);
-    let (name, entered) = match greet(&mut reader, trust, fleet).await {
+    let (Joined { worker: name, version }, entered) = match greet(&mut reader, trust, fleet).await {
         Ok(entered) => entered,
         Err(parted) => {
             tracing::warn!(peer, error = %parted, "worker failed to join");
             if let Parted::Refused(reason) = parted {
                 // One that is refused may have hung up already.
-                let _ = say(&mut write, &ToWorker::Refused { reason }).await;
+                let _ = say(&mut write, &ToWorker::Refused { reason }, OLDEST).await;
             }
             return;
         }
     };
-    tracing::info!(worker = name, peer, "worker joined");
+    tracing::info!(worker = name, peer, version, "worker joined");
     let Entered { conversation, desired, questions } = entered;
     let parted = tokio::select! {
         parted = hear(&mut reader, &name, conversation, fleet) => parted,
-        parted = tell(&mut write, &fleet.leadership, (desired, questions)) => parted,
+        parted = tell(&mut write, version, &fleet.leadership, (desired, questions)) => parted,
     };
     if fleet.leave(&name, conversation) {
         tracing::info!(worker = name, "worker disconnected (planned)");
@@ -138,15 +138,15 @@ async fn greet(
     reader: &mut (impl AsyncBufRead + Unpin),
     trust: &Trust,
     fleet: &Fleet,
-) -> Result<(String, Entered), Parted> {
+) -> Result<(Joined, Entered), Parted> {
     let message = timeout(WAIT, line(reader, MAX_JOIN)).await.map_err(|_| Parted::Slow)??;
     let token = match trust {
         Trust::Token(token) => Some(&**token),
         Trust::Everyone => None,
     };
-    let name = admit(&message, token).map_err(|error| Parted::Refused(error.to_string()))?;
-    let entered = fleet.enter(&name).map_err(Parted::Refused)?;
-    Ok((name, entered))
+    let joined = admit(&message, token).map_err(|error| Parted::Refused(error.to_string()))?;
+    let entered = fleet.enter(&joined.worker).map_err(Parted::Refused)?;
+    Ok((joined, entered))
 }
 
 async fn hear(
@@ -170,13 +170,14 @@ async fn hear(
 
 async fn tell(
     write: &mut (impl AsyncWrite + Unpin),
+    version: u16,
     leadership: &Leadership,
     (mut desired, mut questions): (
         watch::Receiver<Option<Arc<protocol::Desired>>>,
         mpsc::Receiver<ToWorker>,
     ),
 ) -> Result<(), Parted> {
-    say(write, &ToWorker::Welcome { version: JOIN_VERSION }).await?;
+    say(write, &ToWorker::Welcome { version }, version).await?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut news = leadership.news();
@@ -198,7 +199,7 @@ async fn tell(
             Some(question) = questions.recv() => question,
             _ = ticks.tick() => presence(leadership),
         };
-        say(write, &message).await?;
+        say(write, &message, version).await?;
     }
 }
 
@@ -206,9 +207,13 @@ fn presence(leadership: &Leadership) -> ToWorker {
     leadership.term().map_or(ToWorker::Still, |term| ToWorker::Lead { term })
 }
 
-async fn say(write: &mut (impl AsyncWrite + Unpin), message: &ToWorker) -> Result<(), Parted> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
+/// Tells a worker that speaks `version`, unless that version has no such message.
+async fn say(
+    write: &mut (impl AsyncWrite + Unpin),
+    message: &ToWorker,
+    version: u16,
+) -> Result<(), Parted> {
+    let Some(line) = protocol::line(message, version)? else { return Ok(()) };
     let written = timeout(WAIT, async {
         write.write_all(&line).await?;
         write.flush().await
@@ -216,19 +221,24 @@ async fn say(write: &mut (impl AsyncWrite + Unpin), message: &ToWorker) -> Resul
     Ok(written.await.map_err(|_| Parted::Slow)??)
 }
 
-/// The next message, of at most `limit` bytes.
+/// The next message that is known here, of at most `limit` bytes.
 async fn line(
     reader: &mut (impl AsyncBufRead + Unpin),
     limit: usize,
 ) -> Result<FromWorker, Parted> {
     let mut line = Vec::new();
     let room = limit as u64 + 1;
-    let read = (&mut *reader).take(room).read_until(b'\n', &mut line).await?;
-    if read > limit {
-        return Err(Parted::TooLong { limit });
+    loop {
+        line.clear();
+        let read = (&mut *reader).take(room).read_until(b'\n', &mut line).await?;
+        if read > limit {
+            return Err(Parted::TooLong { limit });
+        }
+        if !line.ends_with(b"\n") {
+            return Err(Parted::Closed);
+        }
+        if let Some(message) = protocol::read(&line)? {
+            return Ok(message);
+        }
     }
-    if !line.ends_with(b"\n") {
-        return Err(Parted::Closed);
-    }
-    Ok(serde_json::from_slice(&line)?)
 }

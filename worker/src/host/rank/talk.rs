@@ -25,11 +25,16 @@ pub(super) fn news(before: Wanted, after: Wanted) -> Vec<RankOrder> {
     orders
 }
 
-pub(super) async fn say(write: &mut OwnedWriteHalf, orders: &[RankOrder]) -> io::Result<()> {
+/// Tells one that speaks `version`.
+pub(super) async fn say(
+    write: &mut OwnedWriteHalf,
+    orders: &[RankOrder],
+    version: u16,
+) -> io::Result<()> {
     for order in orders {
-        let mut line = serde_json::to_vec(order)?;
-        line.push(b'\n');
-        write.write_all(&line).await?;
+        if let Some(line) = protocol::line(order, version)? {
+            write.write_all(&line).await?;
+        }
     }
     Ok(())
 }
