@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 /// Serves until its worker stops it or is gone.
 pub(crate) fn run(args: Args) -> ExitCode {
-    crate::logging::start();
+    crate::log::start_plain();
     let Args { gpu, position, lane, slice, device, run_dir, listen, cert, key, orphan_wait_ms } =
         args;
     let program = match std::env::current_exe() {

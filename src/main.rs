@@ -7,7 +7,7 @@ mod guard;
 mod help_page;
 mod job;
 mod load;
-mod logging;
+mod log;
 mod notify;
 mod overrides;
 mod plan;
@@ -79,8 +79,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.command {
+    let code = run(Cli::parse().command);
+    logging::flush();
+    code
+}
+
+fn run(command: Command) -> ExitCode {
+    match command {
         Command::Up(args) => up::run(args),
         Command::Router(args) => router::run(args),
         Command::Worker(args) => worker::run(&args),

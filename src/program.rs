@@ -52,8 +52,9 @@ impl Verdict {
 /// The configuration that was read, with its warnings logged.
 pub(crate) fn warned(read: Result<(Config, Warnings), Problems>) -> Result<Config, String> {
     let (config, warnings) = read.map_err(|problems| problems.to_string())?;
+    crate::log::follow(&config);
     for warning in warnings.iter() {
-        tracing::warn!(%warning, "configuration warning");
+        tracing::warn!(%warning, "configuration has a warning");
     }
     Ok(config)
 }
@@ -128,16 +129,22 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-#[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
 pub(crate) fn failed(why: &str) -> ExitCode {
-    eprintln!("{why}");
+    complain(why);
     ExitCode::FAILURE
 }
 
-#[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
 pub(crate) fn bad(why: &str) -> ExitCode {
-    eprintln!("{why}");
+    complain(why);
     ExitCode::from(BAD_CONFIGURATION)
+}
+
+/// Says why on stderr: after the last line of the log, where there is one.
+#[expect(clippy::print_stderr, reason = "a fatal error goes to stderr")]
+fn complain(why: &str) {
+    if !logging::say(why) {
+        eprintln!("{why}");
+    }
 }
 
 #[cfg(test)]

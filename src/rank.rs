@@ -10,6 +10,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    crate::logging::start();
+    crate::log::start_plain();
     worker::run_rank(&args.file)
 }

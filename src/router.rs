@@ -24,10 +24,12 @@ pub(crate) struct Args {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    #[command(flatten)]
+    log: crate::log::Log,
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    crate::logging::start();
+    args.log.start();
     let config = match configuration(&args) {
         Ok(config) => config,
         Err(problems) => return bad(&problems),
@@ -50,7 +52,7 @@ async fn serve(args: Args, config: Config) -> ExitCode {
     tokio::spawn(async move {
         match warm.await {
             Ok(()) => say("ready"),
-            Err(error) => tracing::warn!(error, "router is not ready"),
+            Err(error) => tracing::error!(error, "router is not ready"),
         }
     });
     let ended = router.run().await;

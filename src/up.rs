@@ -33,10 +33,12 @@ pub(crate) struct Args {
     /// Configuration file [default: the demo]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    log: crate::log::Log,
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    crate::logging::start();
+    args.log.start();
     let mut run_dir = match RunDir::make() {
         Ok(run_dir) => run_dir,
         Err(error) => return failed(&format!("cannot create a run directory: {error}")),

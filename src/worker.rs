@@ -32,10 +32,12 @@ pub(crate) struct Args {
     /// Configuration file, with `[join]` and a `[[worker]]` for each GPU
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    #[command(flatten)]
+    log: crate::log::Log,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    crate::logging::start();
+    args.log.start();
     let config = match warned(config::load(&args.config)) {
         Ok(config) => config,
         Err(problems) => return bad(&problems),

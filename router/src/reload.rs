@@ -127,7 +127,7 @@ async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
     match read {
         Ok(Ok((config, warnings))) => {
             for warning in warnings.iter() {
-                tracing::warn!(%warning, "configuration");
+                tracing::warn!(%warning, "configuration has a warning");
             }
             Ok(config)
         }
@@ -156,12 +156,13 @@ fn put_in_force(
     }
     let access = state.access.load().renewed(&config.tenants, &config.keys);
     let settings: RouterSettings = config.router.clone();
-    let (tracing, tls) = (config.tracing.clone(), config.tls.clone());
+    let (tracing, tls, log) = (config.tracing.clone(), config.tls.clone(), config.log.clone());
     let no_timer = |error| conflict(format!("the system has no timer for another model: {error}"));
     state.backend.reconfigure(config).map_err(no_timer)?;
     if before.tracing != tracing {
         trace(state, tracing.as_ref(), build);
     }
+    logging::configure(log.level.as_ref());
     secure(state, tls);
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));

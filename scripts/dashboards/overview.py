@@ -193,6 +193,18 @@ def health():
             unit="ops",
         ),
         panel(
+            "Log lines dropped",
+            "Bad: above zero: whatever reads stderr is too slow, and lines are lost; requests do not "
+            "wait for it.",
+            [
+                (
+                    "sum by (instance) (rate(sluice_log_lines_dropped_total[$__rate_interval]))",
+                    "{{instance}}",
+                )
+            ],
+            unit="ops",
+        ),
+        panel(
             "Leader",
             "1: this router plans. Bad: none at 1, since etcd is out of reach; inference continues, "
             "and nothing is placed, restarted or lent. A single router is always at 1.",

@@ -14,20 +14,27 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/explanation/architecture.md, "The layers").
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     (
         "sluice",
-        &["config", "loadtest", "mig", "oip", "policy", "protocol", "router", "sim", "worker"],
+        &[
+            "config", "loadtest", "logging", "mig", "oip", "policy", "protocol", "router", "sim",
+            "worker",
+        ],
     ),
-    ("router", &["config", "control", "mig", "oip", "policy", "protocol", "serve", "store"]),
-    ("config", &["mig", "oip", "policy", "tls"]),
+    (
+        "router",
+        &["config", "control", "logging", "mig", "oip", "policy", "protocol", "serve", "store"],
+    ),
+    ("config", &["logging", "mig", "oip", "policy", "tls"]),
     ("control", &["config", "etcd", "mig", "policy", "protocol", "store", "tls"]),
-    ("serve", &["config", "oip", "policy", "protocol", "tls"]),
+    ("serve", &["config", "logging", "oip", "policy", "protocol", "tls"]),
     ("etcd", &["wire"]),
     ("policy", &["mig"]),
     ("oip", &[]),
     ("store", &[]),
-    ("worker", &["mig", "oip", "protocol", "simgpu", "tls", "wire"]),
+    ("logging", &[]),
+    ("worker", &["logging", "mig", "oip", "protocol", "simgpu", "tls", "wire"]),
     ("fakenvml", &["mig"]),
     ("protocol", &["mig"]),
     ("mig", &[]),

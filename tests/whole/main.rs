@@ -25,6 +25,7 @@ mod jobs;
 mod kept;
 mod killed_jobs;
 mod loans;
+mod logs;
 mod maintenance;
 mod messages;
 mod metrics;

@@ -50,12 +50,24 @@ fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command.args(args).env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
     command.env_remove("SLUICE_LISTEN").env_remove("SLUICE_ADMIN_LISTEN");
+    command.env_remove("SLUICE_LOG");
     command
 }
 
 impl Program {
     /// Starts it with `folder` for its sockets, without waiting for anything.
     pub(crate) fn launch(folder: Folder, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut program = Self::launch_unread(folder, args, environment);
+        program.read_stderr();
+        program
+    }
+
+    /// As [`Program::launch`], with a stderr that nobody reads.
+    pub(crate) fn launch_unread(
+        folder: Folder,
+        args: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut command = command(args);
         command.env("XDG_RUNTIME_DIR", folder.path()).envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -69,16 +81,18 @@ impl Program {
                 }
             }
         });
-        let log = Arc::new(Mutex::new(String::new()));
-        let (kept, mut stderr) = (Arc::clone(&log), child.stderr.take().unwrap());
-        let logging = thread::spawn(move || {
+        let (log, readers) = (Arc::default(), vec![speech]);
+        Self { child, lines, log, readers, folder, inference: None, admin: None, ended: None }
+    }
+
+    fn read_stderr(&mut self) {
+        let (kept, mut stderr) = (Arc::clone(&self.log), self.child.stderr.take().unwrap());
+        self.readers.push(thread::spawn(move || {
             let mut some = [0; 4096];
             while let Ok(count @ 1..) = stderr.read(&mut some) {
                 kept.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..count]));
             }
-        });
-        let readers = vec![speech, logging];
-        Self { child, lines, log, readers, folder, inference: None, admin: None, ended: None }
+        }));
     }
 
     /// Starts it again in the same folder; it must have ended.

@@ -76,6 +76,10 @@ impl Setup {
         &self.folder
     }
 
+    pub(crate) fn into_folder(self) -> Folder {
+        self.folder
+    }
+
     pub(crate) fn text(&self) -> String {
         let Self { router, tables, .. } = self;
         format!(

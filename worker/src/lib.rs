@@ -17,6 +17,7 @@ mod lines;
 mod memory;
 mod rank;
 mod reconcile;
+mod said;
 mod signature;
 
 pub use engine::server::guard::run_guard;

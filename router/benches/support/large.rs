@@ -68,6 +68,7 @@ impl Fleet {
             jobs: JobsState::default(),
             tenants: Vec::new(),
             spans: SpanTotals { exported: 1, dropped: 2 },
+            log: router::state::LogState::default(),
         };
         Self { state, counted }
     }

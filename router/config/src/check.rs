@@ -15,6 +15,7 @@ use crate::{
         access::{KEY, Key, Scope, TENANT, Tenant},
         etcd::{ETCD, Etcd},
         loans::{self, LOANS, Loans},
+        log::{LOG, Log},
         model::{self, MODEL, Model, ReadModel},
         planner::{self, PLANNER, Planner},
         router::{self, ROUTER, RouterSettings},
@@ -43,6 +44,7 @@ pub struct Config {
     /// Terms for training jobs; absent, there are none.
     pub loans: Option<Loans>,
     pub planner: Planner,
+    pub log: Log,
     /// Where traces go; absent, nowhere.
     pub tracing: Option<Tracing>,
     /// Where several routers agree on who leads; absent, this one is alone.
@@ -98,6 +100,7 @@ struct Tables {
     keys: Vec<(Key, Found)>,
     loans: Option<(Loans, Found)>,
     planner: (Planner, Found),
+    log: (Log, Found),
     tracing: Option<(Tracing, Found)>,
     etcd: Option<(Etcd, Found)>,
     tls: Option<(Option<Tls>, Found)>,
@@ -114,6 +117,7 @@ impl Tables {
             keys: each(&KEY, root, notes, |one, notes| whole(one, notes, Key::read)),
             loans: maybe(&LOANS, root, notes, loans::read),
             planner: always(&PLANNER, root, notes, planner::read),
+            log: always(&LOG, root, notes, |one, notes| whole(one, notes, Log::read)),
             tracing: maybe(&TRACING, root, notes, tracing::read),
             etcd: maybe(&ETCD, root, notes, |one, notes| whole(one, notes, Etcd::read)),
             tls: maybe(&TLS, root, notes, tls::read),
@@ -250,6 +254,7 @@ impl Tables {
             keys: self.keys.into_iter().map(|(key, _)| key).collect(),
             loans: self.loans.map(|(loans, _)| loans),
             planner: self.planner.0,
+            log: self.log.0,
             tracing: self.tracing.map(|(tracing, _)| tracing),
             etcd: self.etcd.map(|(etcd, _)| etcd),
             tls: match self.tls {
@@ -284,6 +289,7 @@ impl Tables {
         let tables = [
             (&LOANS, self.loans.as_ref().map(|(_, found)| found)),
             (&PLANNER, Some(&self.planner.1).filter(|found| found.is_present)),
+            (&LOG, Some(&self.log.1).filter(|found| found.place_of("level").is_some())),
             (&TRACING, self.tracing.as_ref().map(|(_, found)| found)),
             (&ETCD, self.etcd.as_ref().map(|(_, found)| found)),
             (&TLS, self.tls.as_ref().map(|(_, found)| found)),

@@ -46,6 +46,7 @@ pub use self::{
         access::{Key, Scope, Tenant},
         etcd::Etcd,
         loans::Loans,
+        log::Log,
         model::{Class, Engine, Model, Replicas, Server},
         planner::Planner,
         router::{AccessLog, RouterSettings},

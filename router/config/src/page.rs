@@ -11,6 +11,7 @@ use crate::{
         access::{KEY, Key, TENANT, Tenant},
         etcd::{ETCD, Etcd},
         loans::{LOANS, Loans},
+        log::{LOG, Log},
         model::{self, MODEL},
         planner::{PLANNER, PlannerKeys},
         router::{ROUTER, RouterSettings},
@@ -38,13 +39,14 @@ program's own declarations.
 type Parts = fn(&mut Section<'_>, &mut Notes<'_>) -> Vec<Found>;
 
 pub fn page() -> String {
-    let tables: [(&TableSpec, Parts); 11] = [
+    let tables: [(&TableSpec, Parts); 12] = [
         (&ROUTER, |s, n| vec![RouterSettings::read(s, n).1]),
         (&MODEL, model::parts),
         (&TENANT, |s, n| vec![Tenant::read(s, n).1]),
         (&KEY, |s, n| vec![Key::read(s, n).1]),
         (&LOANS, |s, n| vec![Loans::read(s, n).1]),
         (&PLANNER, |s, n| vec![PlannerKeys::read(s, n).1]),
+        (&LOG, |s, n| vec![Log::read(s, n).1]),
         (&TRACING, |s, n| vec![TracingKeys::read(s, n).1]),
         (&ETCD, |s, n| vec![Etcd::read(s, n).1]),
         (&TLS, |s, n| vec![TlsKeys::read(s, n).1]),

@@ -7,18 +7,24 @@ use std::path::Path;
 pub struct Environment {
     pub listen: Option<String>,
     pub admin_listen: Option<String>,
+    pub log: Option<String>,
 }
 
 impl Environment {
     pub fn of_process() -> Self {
         let lossy = |name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
-        Self { listen: lossy("SLUICE_LISTEN"), admin_listen: lossy("SLUICE_ADMIN_LISTEN") }
+        Self {
+            listen: lossy("SLUICE_LISTEN"),
+            admin_listen: lossy("SLUICE_ADMIN_LISTEN"),
+            log: lossy(logging::VARIABLE),
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         match name {
             "SLUICE_LISTEN" => self.listen.as_deref(),
             "SLUICE_ADMIN_LISTEN" => self.admin_listen.as_deref(),
+            logging::VARIABLE => self.log.as_deref(),
             _ => None,
         }
     }

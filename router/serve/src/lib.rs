@@ -18,6 +18,7 @@ pub mod error;
 pub mod layers;
 pub mod listener;
 pub mod model;
+pub mod note;
 pub mod replica;
 pub mod reply;
 pub mod request;

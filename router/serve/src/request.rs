@@ -30,4 +30,15 @@ pub struct Request {
 pub struct Answer {
     /// The outputs, in the order of the signature.
     pub outputs: Vec<Tensor>,
+    /// Where its time went; absent if no batch was run for it.
+    pub spent: Option<Spent>,
+}
+
+/// Where the time of a request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// From its arrival until its batch was sent.
+    pub queued: Duration,
+    /// In the executor, as that one says.
+    pub ran: Duration,
 }

@@ -5,7 +5,7 @@ use config::ObjectiveError;
 use http::StatusCode;
 use policy::loan::Refused;
 use serde_json::{Map, Value};
-use serve::{error::InferError, reply};
+use serve::{error::InferError, note::Reason, reply};
 
 use crate::{jobs::JobError, orders::OrderError, reload::ReloadError};
 
@@ -87,7 +87,9 @@ impl IntoResponse for AdminError {
         if let Value::Object(details) = details {
             body.extend(details);
         }
-        reply::json(status, &body).into_response()
+        let mut response = reply::json(status, &body).into_response();
+        response.extensions_mut().insert(Reason(reason));
+        response
     }
 }
 

@@ -5,9 +5,9 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serve::{count::ModelMetrics, trace::SpanTotals};
 
 use super::{
-    BATCHES, BUILD, CACHE, CACHE_BYTES, IN_FLIGHT, LIMIT, OBJECTIVE, OLDEST, REFUSALS, RELOAD_AT,
-    RELOAD_OK, REPLICAS, REQUESTS, SPANS, Spec, TARGET, TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS,
-    WAITING, WITHIN, fleet, lead, loans,
+    BATCHES, BUILD, CACHE, CACHE_BYTES, IN_FLIGHT, LIMIT, LOG_DROPPED, OBJECTIVE, OLDEST, REFUSALS,
+    RELOAD_AT, RELOAD_OK, REPLICAS, REQUESTS, SPANS, Spec, TARGET, TENANT_RATE, TENANT_REQUESTS,
+    TENANT_ROWS, WAITING, WITHIN, fleet, lead, loans,
     page::{count, merge, number},
     placement,
 };
@@ -79,6 +79,7 @@ fn process(state: &State) {
     let SpanTotals { exported, dropped } = state.spans;
     count(&SPANS, ["exported"], exported);
     count(&SPANS, ["dropped"], dropped);
+    count(&LOG_DROPPED, [], state.log.dropped);
     number(&RELOAD_OK, [], f64::from(u8::from(state.config.last_reload_successful)));
     number(&RELOAD_AT, [], state.config.loaded_at_s);
     number(&BUILD, [&state.build.version, &state.build.revision], 1.0);

@@ -140,6 +140,13 @@ const SPANS: Spec = Spec::new(
     &["result"],
     "Spans of traced requests, by result: exported or dropped.",
 );
+const LOG_DROPPED: Spec = Spec::new(
+    "sluice_log_lines_dropped_total",
+    Unit::Count,
+    Kind::Counter,
+    &[],
+    "Log lines dropped because stderr was read too slowly.",
+);
 const RELOAD_OK: Spec = Spec::new(
     "sluice_config_last_reload_successful",
     Unit::Count,
@@ -216,6 +223,7 @@ pub const ALL: &[Spec] = &[
     lead::ETCD,
     lead::ETCD_WAIT,
     SPANS,
+    LOG_DROPPED,
     RELOAD_OK,
     RELOAD_AT,
     BUILD,

@@ -54,6 +54,15 @@ pub struct State {
     /// The tenants, in the order of the configuration; last, all others as one.
     pub tenants: Vec<TenantView>,
     pub spans: SpanTotals,
+    #[serde(default)]
+    pub log: LogState,
+}
+
+/// The log of the router's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogState {
+    /// Lines dropped because stderr was read too slowly.
+    pub dropped: u64,
 }
 
 impl State {
@@ -95,6 +104,7 @@ impl State {
             jobs: registry.jobs().state(loans.unwrap_or_default(), registry.wall_ms()),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),
             spans: registry.spans().totals(),
+            log: LogState { dropped: logging::dropped() },
         }
     }
 }

@@ -139,7 +139,7 @@ impl Served for Echo {
             tensor.name = spec.name.as_str().into();
             tensor
         });
-        Ok(Answer { outputs: outputs.collect() })
+        Ok(Answer { outputs: outputs.collect(), spent: None })
     }
 }
 

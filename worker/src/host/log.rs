@@ -4,8 +4,7 @@
 //! what an executor says while nobody reads, beyond what the pipe holds, is lost.
 
 use std::{
-    fmt::Write as _,
-    io::{self, IsTerminal, Write as _},
+    io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::Duration,
@@ -15,7 +14,6 @@ use rustix::{
     fs::{CWD, Mode, OFlags, mkfifoat, open},
     io::Errno,
 };
-use serde_json::{Map, Value};
 use tokio::{
     net::unix::pipe::{OpenOptions, Receiver},
     sync::oneshot,
@@ -23,9 +21,15 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::lines::{Allowance, Line, Lines};
+use crate::{
+    lines::{Allowance, Line, Lines},
+    said,
+};
 
 const MAX_LOG_LINE: usize = 4 << 10;
+
+/// The target of lines that name none.
+const TARGET: &str = "executor";
 
 const LINES_PER_SECOND: u32 = 200;
 
@@ -94,86 +98,9 @@ fn say(line: &Line, allowance: &mut Allowance, slice: &str) {
         return;
     }
     let text = String::from_utf8_lossy(&line.bytes);
-    match Event::parse(&text) {
-        Some(event) if io::stderr().is_terminal() => event.show(slice),
-        // One write, so that it stays one line among those of other threads. A line that cannot be
-        // written is lost, as our own are.
-        Some(event) => drop(io::stderr().write_all(event.with_slice(&text, slice).as_bytes())),
-        None => tracing::info!(slice, %text, cut = line.cut, "executor output"),
-    }
-}
-
-/// A line of an executor's own log, which is JSON because it writes to a pipe.
-struct Event(Map<String, Value>);
-
-impl Event {
-    fn parse(text: &str) -> Option<Self> {
-        let fields: Map<String, Value> = serde_json::from_str(text).ok()?;
-        let is_event =
-            ["timestamp", "level", "message"].iter().all(|key| fields.contains_key(*key));
-        is_event.then_some(Self(fields))
-    }
-
-    fn text(&self, key: &str) -> &str {
-        self.0.get(key).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// The line as it came, and which slice it is of unless it says so itself.
-    fn with_slice(&self, text: &str, slice: &str) -> String {
-        let rest = text.trim_start().strip_prefix('{').filter(|_| !self.0.contains_key("slice"));
-        match rest {
-            Some(rest) => format!("{{\"slice\":{},{rest}\n", Value::from(slice)),
-            None => format!("{text}\n"),
-        }
-    }
-
-    /// The message with its fields after it, for a person.
-    fn sentence(&self) -> String {
-        let mut sentence = self.text("message").to_owned();
-        for (key, value) in &self.0 {
-            if !matches!(key.as_str(), "timestamp" | "level" | "message" | "target") {
-                // Writing to a string cannot fail.
-                let _ = write!(sentence, " {key}={value}");
-            }
-        }
-        sentence
-    }
-
-    fn show(&self, slice: &str) {
-        let said = self.sentence();
-        match self.text("level") {
-            "ERROR" => tracing::error!(slice, "executor: {said}"),
-            "WARN" => tracing::warn!(slice, "executor: {said}"),
-            "DEBUG" => tracing::debug!(slice, "executor: {said}"),
-            "TRACE" => tracing::trace!(slice, "executor: {said}"),
-            _ => tracing::info!(slice, "executor: {said}"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LINE: &str = r#"{"timestamp":"t","level":"WARN","message":"replica failed","model":"a"}"#;
-
-    #[test]
-    fn executor_log_lines_pass_as_they_are_with_their_slice() {
-        let passed = Event::parse(LINE).unwrap().with_slice(LINE, "gpu0:3g@4");
-        assert_eq!(passed, LINE.replacen('{', r#"{"slice":"gpu0:3g@4","#, 1) + "\n");
-        let named = LINE.replace("model", "slice");
-        assert_eq!(Event::parse(&named).unwrap().with_slice(&named, "b"), format!("{named}\n"));
-    }
-
-    #[test]
-    fn executor_log_lines_are_sentences_on_a_terminal() {
-        assert_eq!(Event::parse(LINE).unwrap().sentence(), r#"replica failed model="a""#);
-    }
-
-    #[test]
-    fn output_that_is_no_log_line_is_not_taken_for_one() {
-        for text in ["thread 'main' panicked", "{}", "[1]", r#"{"message":"m"}"#, "{\"level\":"] {
-            assert!(Event::parse(text).is_none(), "{text}");
-        }
-    }
+    let message = match line.cut {
+        true => "executor wrote a line too long to keep whole",
+        false => "executor wrote to stderr",
+    };
+    said::log(TARGET, message, &text, &[("slice", slice)]);
 }

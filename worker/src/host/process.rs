@@ -79,6 +79,9 @@ impl Launch {
         if let Some(device) = &identity.device {
             command.args(["--device", device]).env("CUDA_VISIBLE_DEVICES", device);
         }
+        if let Some(selected) = logging::selected() {
+            command.env(logging::VARIABLE, selected);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(log));
         let child = command.process_group(0).kill_on_drop(true).spawn()?;
         let pid = child.id().and_then(known_pid);

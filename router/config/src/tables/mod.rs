@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod etcd;
 pub(crate) mod loans;
+pub(crate) mod log;
 pub(crate) mod model;
 pub(crate) mod planner;
 pub(crate) mod router;

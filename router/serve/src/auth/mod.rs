@@ -75,6 +75,7 @@ pub struct TenantView {
 #[derive(Debug)]
 struct Known {
     tenant: Tenant,
+    name: Arc<str>,
     bucket: Option<Arc<Bucket>>,
     in_flight: Arc<InFlight>,
     metrics: Arc<TenantMetrics>,
@@ -103,6 +104,7 @@ impl Access {
                 in_flight: kept.map(|known| Arc::clone(&known.in_flight)).unwrap_or_default(),
                 metrics: kept.map(|known| Arc::clone(&known.metrics)).unwrap_or_default(),
                 tenant: tenant.clone(),
+                name: tenant.name.as_str().into(),
             }
         };
         Self {
@@ -125,6 +127,11 @@ impl Access {
 
     fn named(&self, name: &str) -> Option<&Known> {
         self.tenants.iter().find(|known| known.tenant.name == name)
+    }
+
+    /// The name of the caller's tenant, if it is of one.
+    pub(crate) fn name(&self, caller: Caller) -> Option<Arc<str>> {
+        self.known(caller).map(|known| Arc::clone(&known.name))
     }
 
     /// What becomes of a caller's requests; those of no tenant are counted together.

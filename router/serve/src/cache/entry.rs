@@ -50,6 +50,6 @@ impl Entry {
     }
 
     pub(super) fn answer(&self) -> Answer {
-        Answer { outputs: self.outputs.clone() }
+        Answer { outputs: self.outputs.clone(), spent: None }
     }
 }

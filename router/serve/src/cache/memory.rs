@@ -128,7 +128,7 @@ mod tests {
         let data = Bytes::from(vec![0; data_bytes]);
         let tensor = Tensor::new("y", Datatype::Uint8, vec![data_bytes as u64], data).unwrap();
         let key = Key::new(&[], &FixedState::default()).placed(hash);
-        Arc::new(Entry::new(&key, &Answer { outputs: vec![tensor] }))
+        Arc::new(Entry::new(&key, &Answer { outputs: vec![tensor], spent: None }))
     }
 
     #[derive(Clone, Debug)]

@@ -106,7 +106,7 @@ fn request(data: &'static [u8]) -> Request {
 fn answer(text: &'static str) -> Answer {
     let data = Bytes::from_static(text.as_bytes());
     let tensor = Tensor::new("y", Datatype::Uint8, vec![1, data.len() as u64], data);
-    Answer { outputs: vec![tensor.unwrap()] }
+    Answer { outputs: vec![tensor.unwrap()], spent: None }
 }
 
 fn said(outcome: &Outcome) -> String {
@@ -288,7 +288,7 @@ async fn what_is_remembered_keeps_no_reply_and_no_request_alive() {
     let tensor = |name, data| Tensor::new(name, Datatype::Uint8, vec![1, 8], data).unwrap();
     let asking = bench.asks(request_of(vec![tensor("x", body.slice(8..16))])).await;
     let outputs = vec![tensor("y", reply.slice(8..16)), tensor("z", reply.slice(16..24))];
-    bench.desk.next().send(Ok(Answer { outputs })).unwrap();
+    bench.desk.next().send(Ok(Answer { outputs, spent: None })).unwrap();
     drop(asking.await);
     assert_eq!(bench.cache.view().answers, 1);
     assert!(body.is_unique() && reply.is_unique());
@@ -329,7 +329,7 @@ async fn callers_who_come_and_go_on_many_threads_get_their_own_answers_and_leave
     impl Source for Echo {
         async fn compute(self, request: Request) -> Outcome {
             tokio::task::yield_now().await;
-            Ok(Answer { outputs: request.inputs })
+            Ok(Answer { outputs: request.inputs, spent: None })
         }
 
         fn looked_up(&self, _lookup: Lookup, _took: Duration) {}

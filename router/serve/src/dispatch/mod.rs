@@ -51,7 +51,7 @@ use crate::{
     clock::Clock,
     count::{ModelMetrics, Outcome},
     error::InferError,
-    request::{Answer, Request},
+    request::{Answer, Request, Spent},
     transport::{Link, LinkError},
 };
 
@@ -239,7 +239,11 @@ impl Dispatcher {
                 attached.took.record(facts.worked().as_secs_f64());
             }
             for (id, outputs) in answer::split(answer, body, &sent, state.batches_rows()) {
-                self.end(&mut state, id, Ok(Answer { outputs }), now);
+                let spent = state.place(id).map(|place| Spent {
+                    queued: sent.at.since(state.pending[place].came.arrived),
+                    ran: facts.worked(),
+                });
+                self.end(&mut state, id, Ok(Answer { outputs, spent }), now);
             }
         }
         Self::let_go(state);

@@ -57,18 +57,21 @@ where
     }
 
     fn call(&mut self, arrival: Arrival) -> Self::Future {
-        let Arrival { request, peer, at } = arrival;
+        let Arrival { request, peer, at, note } = arrival;
         let (head, body) = request.into_parts();
         let id = self.ids.of(&head.headers);
         let answer = match self.door.route(&head) {
             Ok(route) => {
                 let access = self.door.shared().access.load_full();
                 let caller = Caller::UNKNOWN;
-                let context = Context { peer, arrived: at, access, caller, traced: None };
+                let context = Context { peer, arrived: at, access, caller, traced: None, note };
                 let call = Call { head, body, context };
                 Answer::Pending { inner: self.inner.call(Routed { route, call }) }
             }
-            Err(error) => Answer::Nowhere { response: Some(D::render(&error)) },
+            Err(error) => {
+                note.iter().for_each(|note| note.reason(error.reason()));
+                Answer::Nowhere { response: Some(D::render(&error)) }
+            }
         };
         Identified { answer, id: Some(id) }
     }

@@ -45,6 +45,9 @@ fn admit(scope: Option<Scope>, call: &mut Call) -> Result<Option<Pass>, InferErr
         Some(Scope::Infer) => {
             let admitted = context.access.admit(headers, context.arrived)?;
             context.caller = admitted.caller;
+            if let Some(note) = &context.note {
+                note.tenant(context.access.name(admitted.caller));
+            }
             Ok(admitted.pass)
         }
         Some(Scope::Admin) => may(Scope::Admin).map(|()| None),

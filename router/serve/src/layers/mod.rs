@@ -26,6 +26,7 @@ use crate::{
     body::RequestBody,
     error::InferError,
     listener::Peer,
+    note::Note,
     shared::Shared,
     trace::Traced,
 };
@@ -77,6 +78,8 @@ pub struct Context {
     pub access: Arc<Access>,
     pub caller: Caller,
     pub traced: Option<Arc<Traced>>,
+    /// What the access log says of the request, if it has a line.
+    pub note: Option<Arc<Note>>,
 }
 
 /// A call, and what it asks for.

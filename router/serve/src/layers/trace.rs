@@ -18,6 +18,7 @@ use tower::{Layer, Service, layer::layer_fn};
 use super::{Call, Door, Routed};
 use crate::{
     error::InferError,
+    note::Note,
     trace::{RequestSpan, TRACE_RESPONSE},
 };
 
@@ -64,7 +65,8 @@ where
     fn call(&mut self, mut routed: Routed<D::Route>) -> Self::Future {
         let span = self.begin(&routed.route, &routed.call);
         routed.call.context.traced = span.as_ref().map(RequestSpan::traced);
-        Tracing { inner: self.inner.call(routed), span, door: PhantomData }
+        let note = routed.call.context.note.clone();
+        Tracing { inner: self.inner.call(routed), span, note, door: PhantomData }
     }
 }
 
@@ -75,6 +77,7 @@ pin_project! {
         #[pin]
         inner: F,
         span: Option<RequestSpan>,
+        note: Option<Arc<Note>>,
         door: PhantomData<fn() -> D>,
     }
 }
@@ -90,7 +93,10 @@ where
         let this = self.project();
         let (mut response, reason) = match ready!(this.inner.poll(cx)) {
             Ok(response) => (response, None),
-            Err(error) => (D::render(&error), Some(error.reason())),
+            Err(error) => {
+                this.note.iter().for_each(|note| note.reason(error.reason()));
+                (D::render(&error), Some(error.reason()))
+            }
         };
         if let Some(span) = this.span.take() {
             if let Some(value) = span.response() {

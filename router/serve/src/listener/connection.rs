@@ -40,6 +40,7 @@ use super::{
 use crate::{
     body::RequestBody,
     drain::{Drain, Phase},
+    note::Note,
 };
 
 /// Streams one HTTP/2 connection may have open.
@@ -65,6 +66,8 @@ pub struct Arrival {
     pub request: Request<RequestBody>,
     pub peer: Arc<Peer>,
     pub at: Instant,
+    /// What the access log says of it, if it has a line.
+    pub note: Option<Arc<Note>>,
 }
 
 pub(super) struct Connection<S> {
@@ -93,7 +96,8 @@ where
         let answer = service_fn(move |request: Request<Incoming>| {
             let (busy, drain, version) = (busy.begin(), Arc::clone(&drain), request.version());
             let request = RequestBody::of(request, limits.max_body_bytes);
-            let arrival = Arrival { request, peer: Arc::clone(&peer), at: Instant::now() };
+            let arrival =
+                Arrival { request, peer: Arc::clone(&peer), at: Instant::now(), note: None };
             let mut service = service.borrow_mut();
             let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
             debug_assert!(ready.is_ready(), "services behind a listener are always ready");

@@ -9,8 +9,13 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::said;
+
 /// The longest line that is passed on, in bytes.
 const MAX_LINE: usize = 2 << 10;
+
+/// The target of lines that name none.
+const TARGET: &str = "engine";
 
 /// Lines that are remembered.
 const REMEMBERED: usize = 12;
@@ -31,7 +36,7 @@ impl Log {
     pub(super) fn relay(&self, output: impl Read, model: &str) {
         let mut output = BufReader::new(output);
         while let Some(text) = next_line(&mut output) {
-            tracing::info!(model, text, "model server output");
+            said::log(TARGET, "model server wrote a line", &text, &[("model", model)]);
             let mut said = self.0.0.lock();
             if said.lines.len() == REMEMBERED {
                 said.lines.pop_front();

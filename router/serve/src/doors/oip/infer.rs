@@ -59,6 +59,9 @@ async fn answer<B: Backend>(
     let (decoded, request, _share) =
         prepared.inspect_err(|error| state.backend.refused(Some(model), error))?;
     let answer = model.infer(request).await?;
+    if let (Some(note), Some(spent)) = (&call.context.note, answer.spent) {
+        note.spent(spent);
+    }
     let response = oip::Response {
         model_name: model.name().to_owned(),
         model_version: model.version().to_owned(),
