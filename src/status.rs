@@ -112,5 +112,7 @@ fn text(state: &State, paint: Paint) -> String {
         }
     }
     text += &tables::pins(state, paint);
-    text + &tables::models(state, paint) + &tables::tenants(state) + &tables::problems(state, paint)
+    text += &tables::models(state, paint);
+    text += &tables::latencies(state, paint);
+    text + &tables::tenants(state) + &tables::problems(state, paint)
 }

@@ -1,20 +1,19 @@
 // The console: one document, shown as a picture, as often as it comes.
 
-import { askKey, counted, find, headers, keep, make, percent, plain, rate, refused, span } from "./parts.js";
+import { chart, pointsOf, recall, remember } from "./charts.js";
+import { openJob, openSlice, refreshDetails } from "./details.js";
+import { askKey, counted, find, headers, keep, known, make, ms, percent, plain, rate, refused, span, whole } from "./parts.js";
 import { drainWorker, openPin, place, returnWorker } from "./orders.js";
 import { cancelJob, openObjective } from "./steer.js";
 
+// Green, amber, red and violet are left out: they say good, unsettled, bad and lent.
 const MODEL_COLOURS = [
-  "#2f7ed8", "#e08a1e", "#2a9d6f", "#b5489a", "#5aa9c9", "#c8553d", "#8a7bd1", "#8f8f2b",
+  "#2f7ed8", "#c04a9b", "#1aa3b8", "#8a6547", "#5b6f8a", "#3d4fa8", "#d98ab8", "#86b6dc",
 ];
-// One point of a chart stands for this long, and so many are kept.
-const POINT_S = 5;
-const POINTS = 60;
 
 // Moves of the plan that are shown.
 const MOVES = 12;
 
-const history = new Map();
 let latest;
 
 function colour(state, model) {
@@ -32,6 +31,7 @@ function show(state) {
   jobs(state);
   refusals(state);
   tenants(state);
+  refreshDetails(state);
 }
 
 function head(state) {
@@ -100,23 +100,26 @@ function fillWorker(state, shown, worker) {
   button.setAttribute("aria-label", drain ? `Return ${name} to service` : `Take ${name} out for maintenance`);
   shown.classList.toggle("drained", drain !== null);
   shown.querySelector(".holds").replaceChildren(...(drain?.holds ?? []).map((hold) => make("li", {}, hold)));
-  shown.querySelector(".gpus").replaceChildren(...worker.gpus.map((gpu) => picture(state, worker, gpu)));
+  keep(shown.querySelector(".gpus"), worker.gpus, { name: (gpu) => gpu.gpu, draw: drawGpu, fill: (shown, gpu) => fillGpu(state, worker, shown, gpu) });
 }
 
-function picture(state, worker, gpu) {
-  const bar = make("div", {
-    class: "bar",
-    role: "list",
-    style: `--cells: ${gpu.memory_slices}`,
-    "aria-label": `Slices of ${gpu.gpu}`,
-  });
-  bar.append(...gpu.slices.map((slice) => block(state, slice, (model) => pinned(state, worker, gpu, slice, model))));
+function drawGpu({ gpu }) {
+  const bar = make("div", { class: "bar", role: "list", "aria-label": `Slices of ${gpu}` });
+  return make("div", { class: "gpu", "data-gpu": gpu }, make("p", { class: "facts-line" }), bar, make("p", { class: "bad" }));
+}
+
+function fillGpu(state, worker, shown, gpu) {
   const facts = [gpu.kind ?? gpu.source];
   if (gpu.power_w !== null) facts.push(`${Math.round(gpu.power_w)} W`);
   if (gpu.temperature_c !== null) facts.push(`${gpu.temperature_c} °C`);
-  const name = make("p", {}, make("strong", {}, gpu.gpu), ` ${facts.join(", ")}`);
-  const problem = gpu.problem ? make("p", { class: "bad" }, gpu.problem) : "";
-  return make("div", { class: "gpu", "data-gpu": gpu.gpu }, name, bar, problem);
+  const [line, bar, problem] = shown.children;
+  line.replaceChildren(make("strong", {}, gpu.gpu), ` ${facts.join(", ")}`);
+  bar.style.setProperty("--cells", gpu.memory_slices);
+  // A slice made anew where another was is another.
+  const name = (slice) => `${slice.slice} ${slice.profile}`;
+  keep(bar, gpu.slices, { name, draw: drawSlice, fill: (shown, slice) => fillSlice(state, shown, slice, (model) => pinned(state, worker, gpu, slice, model)) });
+  problem.textContent = gpu.problem ?? "";
+  problem.hidden = !gpu.problem;
 }
 
 // The pin of a model on a slice, if there is one.
@@ -125,49 +128,46 @@ function pinned(state, worker, gpu, { position }, model) {
   return state.pins.find((pin) => pin.model === model && place(pin) === here);
 }
 
-function block(state, slice, pinOf) {
-  const word = ({ model, state: how }) => (pinOf(model) ? `${how}, pinned by ${pinOf(model).by}` : how);
-  const told = slice.replicas.map((replica) => `${replica.model} ${word(replica)}`);
-  const job = state.jobs.shown.find((known) => known.id === slice.job);
-  if (slice.job !== null) told.push(`lent to job ${slice.job}${job ? `, ${job.name} ${job.state}` : ""}`);
-  const words = told.length ? told.join(", ") : "idle";
-  const inside = make("div", { class: "tenants" });
-  for (const replica of slice.replicas) {
-    const shown = make(
-      "div",
-      {
-        class: "replica",
-        "data-model": replica.model,
-        "data-state": replica.state,
-        style: `--model: ${colour(state, replica.model)}`,
-      },
-      replica.model,
-    );
-    if (replica.state !== "ready") shown.append(make("small", {}, replica.state));
-    else if (pinOf(replica.model)) shown.append(make("small", { class: "pin" }, "pinned"));
-    inside.append(shown);
-  }
-  if (slice.job !== null) {
-    const shown = make("div", { class: "loan", "data-job": slice.job }, job?.name ?? "lent");
-    shown.append(make("small", {}, `job ${slice.job}`));
-    inside.append(shown);
-  }
-  if (!told.length) inside.append(make("div", { class: "idle" }, "idle"));
-  const reasons = slice.replicas.map((replica) => replica.reason).filter(Boolean);
+// What stays of a slice: its place, and the way to all that is known of it.
+function drawSlice({ slice, profile, start, memory_slices }) {
+  const button = make("button", { type: "button", class: "profile" }, profile);
+  button.addEventListener("click", () => openSlice(latest, slice));
   return make(
     "div",
     {
       class: "slice",
       role: "listitem",
-      "data-slice": slice.slice,
-      "data-profile": slice.profile,
-      style: `grid-column: ${slice.start + 1} / span ${slice.memory_slices}`,
-      title: [`${slice.slice} ${slice.profile}: ${words}`, ...reasons].join("\n"),
-      "aria-label": `${slice.profile} at ${slice.start}: ${words}`,
+      "data-slice": slice,
+      "data-profile": profile,
+      style: `grid-column: ${start + 1} / span ${memory_slices}`,
     },
-    make("div", { class: "profile" }, slice.profile),
-    inside,
+    button,
+    make("div", { class: "tenants" }),
   );
+}
+
+function fillSlice(state, shown, slice, pinOf) {
+  const word = ({ model, state: how }) => (pinOf(model) ? `${how}, pinned by ${pinOf(model).by}` : how);
+  const told = slice.replicas.map((replica) => `${replica.model} ${word(replica)}`);
+  const job = state.jobs.shown.find((own) => own.id === slice.job);
+  if (slice.job !== null) told.push(`lent to job ${slice.job}${job ? `, ${job.name} ${job.state}` : ""}`);
+  const words = told.length ? told.join(", ") : "idle";
+  const reasons = slice.replicas.map((replica) => replica.reason).filter(Boolean);
+  shown.title = [`${slice.slice} ${slice.profile}: ${words}`, ...reasons].join("\n");
+  shown.setAttribute("aria-label", `${slice.profile} at ${slice.start}: ${words}`);
+  shown.querySelector("button").setAttribute("aria-label", `Details of ${slice.slice}`);
+  const inside = slice.replicas.map((replica) => {
+    const style = `--model: ${colour(state, replica.model)}`;
+    const own = make("div", { class: "replica", "data-model": replica.model, "data-state": replica.state, style }, replica.model);
+    if (replica.state !== "ready") own.append(make("small", {}, replica.state));
+    else if (pinOf(replica.model)) own.append(make("small", { class: "pin" }, "pinned"));
+    return own;
+  });
+  if (slice.job !== null) {
+    inside.push(make("div", { class: "loan", "data-job": slice.job }, job?.name ?? "lent", make("small", {}, `job ${slice.job}`)));
+  }
+  if (!told.length) inside.push(make("div", { class: "idle" }, "idle"));
+  shown.querySelector(".tenants").replaceChildren(...inside);
 }
 
 // What stays of a card: its title, and the ways to another objective and another place.
@@ -202,12 +202,12 @@ function body(model) {
   const facts = [
     ["served/s", rate(recent.served_rps)],
     ["refused/s", rate(recent.refused_rps)],
-    ["waiting", String(dispatch.waiting)],
+    ["waiting", whole(dispatch.waiting)],
     ["oldest", span(dispatch.oldest_age_ms / 1000)],
-    [rule ? `limit by ${rule}` : "limit", limit ? String(limit) : "none"],
+    [rule ? `limit by ${rule}` : "limit", limit ? whole(limit) : "none"],
     ["ready", `${replicas.ready} of ${all}`],
   ];
-  const points = history.get(model.name) ?? [];
+  const points = pointsOf(model.name);
   const attained = points.map((point) => point.attainment);
   return [
     make(
@@ -222,6 +222,7 @@ function body(model) {
       { class: "facts" },
       ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
     ),
+    latency(model),
     make(
       "div",
       { class: "charts" },
@@ -235,9 +236,26 @@ function body(model) {
         points.map((point) => point.served_rps),
         points.map((point) => point.refused_rps),
       ]),
-      chart("waiting", [points.map((point) => point.waiting)]),
+      chart("p99, last minute", [points.map((point) => point.p99_ms)], { mark: model.slo_ms, words: ms }),
+      chart("waiting", [points.map((point) => point.waiting)], { words: whole }),
     ),
   ];
+}
+
+// How long answers took, beside the objective.
+function latency({ latency, slo_ms, slo_target }) {
+  const time = (value) => make("td", { class: value !== null && value > slo_ms ? "bad" : undefined }, value === null ? "–" : ms(value));
+  const share = (value) => make("td", { class: value === null ? undefined : value < slo_target ? "bad" : "good" }, value === null ? "–" : percent(value));
+  const row = (name, { p50_ms, p99_ms, in_time }) =>
+    make("tr", {}, make("th", { scope: "row" }, name), time(p50_ms), time(p99_ms), share(in_time));
+  const hour = latency.hour.over_s < 3600 ? `last ${span(latency.hour.over_s)}` : "last hour";
+  const titles = ["latency", "p50", "p99", "in time"].map((title) => make("th", { scope: "col" }, title));
+  return make(
+    "table",
+    { class: "latency" },
+    make("thead", {}, make("tr", {}, ...titles)),
+    make("tbody", {}, row("last minute", latency.minute), row(hour, latency.hour)),
+  );
 }
 
 // What a forecast goes by, in words.
@@ -269,9 +287,9 @@ function plan(state) {
       "tr",
       { "data-model": model },
       make("th", { scope: "row" }, model),
-      ...cells.map((cell) => make("td", { class: short ? "bad" : undefined }, cell)),
-      make("td", { class: "bar-cell" }, bar),
-      make("td", { class: "why" }, DECIDED[why] ?? why),
+      ...cells.map((cell, place) => make("td", { class: short ? "bad" : undefined, "data-title": ["demand/s", "capacity/s"][place] }, cell)),
+      make("td", { class: "bar-cell", "data-title": "in use" }, bar),
+      make("td", { class: "why", "data-title": "because" }, DECIDED[why] ?? why),
     );
   });
   find("demand").replaceChildren(...rows);
@@ -300,8 +318,10 @@ function jobs(state) {
 function jobRow({ id }) {
   const button = make("button", { type: "button", "aria-label": `Cancel job ${id}` }, "Cancel");
   button.addEventListener("click", () => cancelJob(button, latest.jobs.shown.find((job) => job.id === id)));
-  const cells = ["state", "progress", "slices", "why"].map((name) => make("td", { class: name }));
-  return make("tr", { "data-job": id }, make("th", { scope: "row" }), ...cells, make("td", {}, button));
+  const name = make("button", { type: "button", class: "open" });
+  name.addEventListener("click", () => openJob(latest.jobs.shown.find((job) => job.id === id)));
+  const cells = ["state", "progress", "slices", "why"].map((name) => make("td", { class: name, "data-title": name }));
+  return make("tr", { "data-job": id }, make("th", { scope: "row" }, name), ...cells, make("td", { class: "act" }, button));
 }
 
 const OVER = ["done", "failed", "cancelled"];
@@ -311,62 +331,14 @@ function fillJob(row, job) {
     const cell = row.querySelector(place);
     if (cell.textContent !== text) cell.textContent = text;
   };
-  put("th", `${job.id} ${job.name}`);
+  put("th button", `${job.id} ${job.name}`);
   put(".state", job.state);
   put(".slices", String(job.slices));
   put(".why", job.reason);
-  row.querySelector("button").hidden = OVER.includes(job.state);
+  row.querySelector(".act button").hidden = OVER.includes(job.state);
   const { step, steps } = job.progress ?? {};
-  put(".progress", step === undefined ? "says nothing" : steps ? `${step} of ${steps}` : `step ${step}`);
+  put(".progress", step === undefined ? "no progress reported" : steps ? `${step} of ${steps}` : `step ${step}`);
   row.style.setProperty("--part", steps ? `${(100 * step) / steps}%` : "0%");
-}
-
-const known = (values) => values.filter((value) => value !== null && value !== undefined);
-
-// A line over the last minutes, the newest at the right.
-function chart(name, lines, { low = 0, high, mark, words = rate } = {}) {
-  const all = known(lines.flat());
-  const top = high ?? Math.max(1, ...all);
-  const bottom = Math.min(low, top);
-  const scale = top > bottom ? 36 / (top - bottom) : 0;
-  const y = (value) => 38 - (Math.max(bottom, Math.min(top, value)) - bottom) * scale;
-  const svg = make("svg", { class: "chart", viewBox: `0 0 ${POINTS - 1} 40`, preserveAspectRatio: "none", role: "img" });
-  const last = lines.map((line) => known(line).at(-1)).filter((value) => value !== undefined);
-  svg.append(make("title", {}, `${name}: ${last.length ? last.map(words).join(", ") : "nothing yet"}`));
-  if (mark !== undefined) {
-    svg.append(make("line", { x1: 0, x2: POINTS - 1, y1: y(mark), y2: y(mark) }));
-  }
-  lines.forEach((line, place) => {
-    let path = "";
-    let drawing = false;
-    line.forEach((value, index) => {
-      if (value === null || value === undefined) {
-        drawing = false;
-        return;
-      }
-      path += `${drawing ? "L" : "M"}${POINTS - line.length + index} ${y(value).toFixed(2)}`;
-      drawing = true;
-    });
-    if (path) svg.append(make("path", { d: path, class: place ? "second" : "first" }));
-  });
-  return make("figure", {}, make("figcaption", {}, name), svg);
-}
-
-// Adds the present to the charts; a point is kept once it has stood long enough.
-function remember(state) {
-  for (const model of state.models) {
-    const points = history.get(model.name) ?? [];
-    const last = points.at(-1);
-    if (last && state.uptime_s - last.from_s < POINT_S) points.pop();
-    points.push({
-      from_s: last && state.uptime_s - last.from_s < POINT_S ? last.from_s : state.uptime_s,
-      attainment: model.recent.attainment,
-      served_rps: model.recent.served_rps,
-      refused_rps: model.recent.refused_rps,
-      waiting: model.dispatch.waiting,
-    });
-    history.set(model.name, points.slice(-POINTS));
-  }
 }
 
 function refusals(state) {
@@ -375,20 +347,23 @@ function refusals(state) {
   titles.replaceChildren(
     ...["model", ...reasons].map((title) => make("th", { scope: "col" }, title.replace("_", " "))),
   );
-  const rows = state.models.map((model) => row(model.name, reasons.map((reason) => model.totals.refusals[reason])));
+  const name = (reason) => reason.replace("_", " ");
+  const rows = state.models.map((model) => row(model.name, reasons.map((reason) => [name(reason), model.totals.refusals[reason]])));
   find("refusals").querySelector("tbody").replaceChildren(...rows);
 }
 
 function tenants(state) {
   const rows = state.tenants.map(({ name, rate_rps, totals }) => {
     const { served, refused, quota, abandoned, failed } = totals;
-    return row(name, [rate_rps === null ? "no limit" : rate(rate_rps), served, refused, quota, abandoned, failed]);
+    const allowed = rate_rps === null ? "no limit" : rate(rate_rps);
+    return row(name, Object.entries({ "rows/s allowed": allowed, served, refused, "over its rate": quota, abandoned, failed }));
   });
   find("tenants").querySelector("tbody").replaceChildren(...rows);
 }
 
 function row(name, cells) {
-  const shown = cells.map((cell) => make("td", { class: cell === 0 ? "zero" : undefined }, cell.toLocaleString("en")));
+  const words = (cell) => (typeof cell === "number" ? whole(cell) : cell);
+  const shown = cells.map(([title, cell]) => make("td", { class: cell === 0 ? "zero" : undefined, "data-title": title }, words(cell)));
   return make("tr", {}, make("th", { scope: "row" }, name), ...shown);
 }
 
@@ -418,7 +393,7 @@ function take(event) {
     event.split("\n").filter((line) => line.startsWith(`${name}: `)).map((line) => line.slice(name.length + 2)).join("\n");
   const data = JSON.parse(field("data"));
   if (field("event") === "history") {
-    for (const [model, points] of Object.entries(data)) history.set(model, points);
+    for (const [model, points] of Object.entries(data)) recall(model, points);
     return;
   }
   find("stale").hidden = true;

@@ -34,7 +34,19 @@ export function keep(parent, items, { name, draw, fill }) {
 
 // Numbers and times as people read them.
 export function rate(value) {
-  return value >= 100 || value === 0 ? value.toFixed(0) : value.toFixed(1);
+  return value >= 100 || value === 0 ? whole(value) : value.toFixed(1);
+}
+
+export const whole = (value) => Math.round(value).toLocaleString("en");
+
+export function ms(value) {
+  if (value >= 100 || value === 0) return span(value / 1000);
+  return `${value.toFixed(value < 10 ? 2 : 1)} ms`;
+}
+
+export function bytes(value) {
+  const mib = value / 2 ** 20;
+  return mib >= 1024 ? `${(mib / 1024).toFixed(1)} GiB` : `${mib.toFixed(mib < 10 ? 1 : 0)} MiB`;
 }
 
 export function span(seconds) {
@@ -46,6 +58,7 @@ export function span(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor(whole / 3600) % 24} h`;
 }
 
+export const known = (values) => values.filter((value) => value !== null && value !== undefined);
 export const percent = (share) => `${(share * 100).toFixed(2)} %`;
 export const plain = (value) => String(Number(value.toFixed(6)));
 export const counted = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;

@@ -5,7 +5,7 @@ use router::{
     fleet::LOCAL,
     leader::{LeadState, Role},
     progress::{DrainPhase, DrainState, PinPhase},
-    state::{ModelState, Presence, State, WorkerState},
+    state::{LatencyView, ModelState, Presence, State, Stretch, WorkerState},
 };
 
 use super::paint::{Paint, Tone};
@@ -102,12 +102,8 @@ pub(super) fn models(state: &State, paint: Paint) -> String {
     );
     for model in &state.models {
         let met = model.recent.attainment;
-        let tone = match met {
-            None => Tone::Faint,
-            Some(met) if met < model.slo_target => Tone::Bad,
-            Some(_) => Tone::Good,
-        };
-        let met = met.map_or_else(|| "-".to_owned(), |met| format!("{:.2} %", met * 100.0));
+        let tone = attained(met, model);
+        let met = met.map_or_else(|| "-".to_owned(), percent);
         let limits = model.dispatch.limits.iter().map(|limit| limit.rows);
         let limit = limits.max().map_or_else(|| "-".to_owned(), |rows| rows.to_string());
         text += &format!(
@@ -123,6 +119,46 @@ pub(super) fn models(state: &State, paint: Paint) -> String {
         );
     }
     text
+}
+
+/// How long answers took, beside the objective, over the last minute and the last hour.
+pub(super) fn latencies(state: &State, paint: Paint) -> String {
+    if state.models.iter().all(|model| model.latency.hour.in_time.is_none()) {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{:<NAME$} {:>10} {:>24} {:>24}\n{:29} {:>7} {:>7} {:>8} {:>7} {:>7} {:>8}\n",
+        "latency",
+        "objective",
+        "last minute",
+        format!("last {}", since(state)),
+        "",
+        "p50",
+        "p99",
+        "in time",
+        "p50",
+        "p99",
+        "in time",
+    );
+    for model in &state.models {
+        let stretch = |stretch: &Stretch| {
+            let time = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), millis);
+            let share = stretch.in_time.map_or_else(|| "-".to_owned(), percent);
+            let (p50, p99) = (time(stretch.p50_ms), time(stretch.p99_ms));
+            let share = paint.paint(attained(stretch.in_time, model), &format!("{share:>8}"));
+            format!("{p50:>7} {p99:>7} {share}")
+        };
+        let LatencyView { minute, hour } = &model.latency;
+        let (minute, hour) = (stretch(minute), stretch(hour));
+        text += &format!("{} {:>10} {minute} {hour}\n", name(&model.name), objective(model));
+    }
+    text
+}
+
+/// The hour, or as much of it as this router has run.
+fn since(state: &State) -> String {
+    let hour = state.models.iter().map(|model| model.latency.hour.over_s).fold(0.0, f64::max);
+    if hour >= 3_600.0 { "hour".to_owned() } else { span(hour) }
 }
 
 pub(super) fn tenants(state: &State) -> String {
@@ -195,6 +231,27 @@ fn ready(model: &ModelState, paint: Paint) -> String {
         Tone::Good
     };
     paint.paint(tone, &format!("{:>5}", format!("{ready}/{all}")))
+}
+
+fn attained(share: Option<f64>, model: &ModelState) -> Tone {
+    match share {
+        None => Tone::Faint,
+        Some(share) if share < model.slo_target => Tone::Bad,
+        Some(_) => Tone::Good,
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// Milliseconds in three digits or so.
+fn millis(ms: f64) -> String {
+    match ms {
+        ..10.0 => format!("{ms:.2}ms"),
+        ..100.0 => format!("{ms:.1}ms"),
+        _ => span(ms / 1e3),
+    }
 }
 
 /// A rate in three digits or so.

@@ -10,6 +10,10 @@ fn model(name: &str) -> Value {
             "judged_s": 300.0, "attainment": 0.987_65, "rated_s": 10.0, "served_rps": 12_345.6,
             "refused_rps": 3.25, "abandoned_rps": 0.0, "failed_rps": 0.0,
         },
+        "latency": {
+            "minute": {"over_s": 60.0, "served": 900, "p50_ms": 4.1234, "p99_ms": 48.26, "in_time": 0.991},
+            "hour": {"over_s": 3620.0, "served": 90, "p50_ms": 1_250.0, "p99_ms": null, "in_time": 0.5},
+        },
         "totals": {
             "served": 10, "within_objective": 9, "abandoned": 0, "failed": 0,
             "refusals": {
@@ -122,6 +126,11 @@ worker far, silent for 1m15s
 model               objective      met serve/s refus/s  queue oldest limit ready
 digits               50ms 99%  98.77 %   12346     3.2     41   12ms    16   2/3
 a-model-with-a-ver   50ms 99%  98.77 %   12346     3.2     41   12ms    16   2/3
+
+latency             objective              last minute                last hour
+                                  p50     p99  in time     p50     p99  in time
+digits               50ms 99%  4.12ms  48.3ms  99.10 %    1.3s       -  50.00 %
+a-model-with-a-ver   50ms 99%  4.12ms  48.3ms  99.10 %    1.3s       -  50.00 %
 
 tenant                 rows/s       served    refused over quota     failed
 search                    500            5          1          2          0

@@ -27,7 +27,7 @@ def submit_job(browser):
 
 def cancel_job(browser, number):
     """Cancels a job through the page."""
-    browser.find_element(By.CSS_SELECTOR, f"tr[data-job='{number}'] button").click()
+    browser.find_element(By.CSS_SELECTOR, f"tr[data-job='{number}'] .act button").click()
     until(browser, "it asks", lambda: dialog(browser, "ask-cancel").is_displayed())
     dialog(browser, "ask-cancel").find_element(By.CSS_SELECTOR, "button[value=cancel-job]").click()
 
@@ -91,6 +91,47 @@ def test_the_numbers_of_a_model_move_by_themselves(browser, sluice):
     assert "100 ms for 95 %" in words
     refused = browser.find_element(By.CSS_SELECTOR, "#refusals tbody tr:nth-child(2)").text
     assert re.match(r"crowded [\d,]+ 0 ", refused), refused
+
+
+def test_a_card_shows_percentiles_and_the_share_in_time(browser, sluice):
+    opened(browser, sluice)
+    row = (By.CSS_SELECTOR, ".card[data-model=steady] .latency tbody tr")
+
+    def cells():
+        found = browser.find_elements(*row)
+        return [cell.text for cell in found[0].find_elements(By.TAG_NAME, "td")] if found else []
+
+    shown = until(browser, "a tail is known", lambda: (told := cells()) and "–" not in told and told)
+    truth = next(model for model in state(sluice)["models"] if model["name"] == "steady")
+    minute = truth["latency"]["minute"]
+    for text, value in [(shown[0], minute["p50_ms"]), (shown[1], minute["p99_ms"])]:
+        assert float(re.match(r"([\d.]+) ms", text)[1]) == pytest.approx(value, rel=0.5)
+    assert re.fullmatch(r"\d+\.\d\d %", shown[2])
+    assert minute["p50_ms"] <= minute["p99_ms"] <= truth["slo_ms"] * 10
+
+
+def test_every_chart_shows_the_ends_of_its_scale(browser, sluice):
+    opened(browser, sluice)
+    until(browser, "charts are drawn", lambda: len(history(browser)) > 1)
+    plots = browser.find_elements(By.CSS_SELECTOR, ".card[data-model=steady] .plot")
+    ends = [[plot.find_element(By.CLASS_NAME, end).text for end in ("top", "bottom")] for plot in plots]
+    assert len(ends) == 4
+    assert ends[0][0] == "100.00 %" and ends[0][1].endswith(" %")
+    assert all(bottom == "0" for _, bottom in [ends[1], ends[3]])
+
+
+def test_a_slice_opens_to_its_processes_and_replicas(browser, sluice):
+    opened(browser, sluice)
+    slices = [slice_ for worker in state(sluice)["workers"] for gpu in worker["gpus"] for slice_ in gpu["slices"]]
+    used = next(slice_ for slice_ in slices if slice_["replicas"])
+    button = (By.CSS_SELECTOR, f".slice[data-slice='{used['slice']}'] button")
+    until(browser, "the fleet is drawn", lambda: browser.find_elements(*button))
+    browser.find_element(*button).click()
+    until(browser, "it opens", lambda: dialog(browser, "detail").is_displayed())
+    words = dialog(browser, "detail").text
+    assert used["replicas"][0]["model"] in words and used["position"] in words
+    assert str(used["lanes"][0]["pid"]) in words
+    dialog(browser, "detail").find_element(By.CSS_SELECTOR, "menu button").click()
 
 
 def test_without_the_key_nothing_is_shown_and_a_wrong_one_is_told(browser, sluice):
@@ -194,6 +235,11 @@ def test_a_job_is_submitted_watched_and_cancelled_through_the_page(browser, slui
     assert len(lent) == 1
     assert text_of(browser, f".slice[data-slice='{lent[0]}'] .loan[data-job='{number}']")
 
+    browser.find_element(By.CSS_SELECTOR, f"{row} th button").click()
+    until(browser, "its output comes", lambda: "counts to 3000" in text_of(browser, "#detail-log"))
+    assert "counting.py" in text_of(browser, "#detail-facts")
+    dialog(browser, "detail").find_element(By.CSS_SELECTOR, "menu button").click()
+
     cancel_job(browser, number)
     until(browser, "it ends", lambda: text_of(browser, f"{row} .state") == "cancelled")
     gone = (By.CSS_SELECTOR, f".loan[data-job='{number}']")
@@ -263,6 +309,10 @@ def test_the_page_fits_its_window_in_every_look(browser, sluice, look):
     until(browser, "the models are shown", lambda: browser.find_elements(By.CLASS_NAME, "card"))
     wide = browser.execute_script("return document.documentElement.scrollWidth")
     assert wide <= width, f"{wide} pixels wide in a window of {width}"
+    for table in browser.find_elements(By.CSS_SELECTOR, ".scroll"):
+        if table.is_displayed() and look == "phone":
+            hidden = browser.execute_script("return arguments[0].scrollWidth - arguments[0].clientWidth", table)
+            assert hidden <= 0, f"{hidden} pixels of a table are out of sight: {table.text}"
     # What the router refuses, such as a caller without a key, is logged too; that is no mistake.
     severe = [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
     assert all(line["source"] == "network" for line in severe), severe

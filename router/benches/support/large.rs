@@ -13,7 +13,7 @@ use router::{
     },
 };
 use serve::{
-    count::{ModelMetrics, Outcome, Reason, recent::RecentView},
+    count::{ModelMetrics, Outcome, Reason, latency::LatencyView, recent::RecentView},
     dispatch::{Limit, SetBy, View},
     trace::{Build, SpanTotals},
 };
@@ -154,6 +154,7 @@ fn model(index: usize, counted: &ModelMetrics, slices: &[SliceState]) -> ModelSt
             abandoned_rps: 0.0,
             failed_rps: 0.0,
         },
+        latency: LatencyView::default(),
         totals: counted.totals(),
         replicas: Replicas { ready: limits.len() as u32, ..Replicas::default() },
         dispatch: View { waiting: 7, oldest_age_ms: 12.5, in_flight: 40, rate_rps: 101.0, limits },

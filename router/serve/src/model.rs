@@ -25,7 +25,10 @@ pub use self::view::{Replicas, View};
 use crate::{
     cache::{self, Cache},
     clock::Clock,
-    count::recent::{Point, Recent},
+    count::{
+        latency::Latencies,
+        recent::{Point, Recent},
+    },
     dispatch::{Dispatcher, Replica},
     error::InferError,
     request::{Answer, Request},
@@ -95,6 +98,7 @@ pub struct Model {
     cache: Arc<Cache>,
     clock: Clock,
     recent: Mutex<Recent>,
+    latencies: Mutex<Latencies>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +133,7 @@ impl Model {
             dispatcher,
             cache: Cache::new(&config.name, cache_bytes(config)),
             recent: Mutex::new(Recent::new(clock.now())),
+            latencies: Mutex::new(Latencies::new(clock.now())),
             clock,
         })
     }
@@ -174,7 +179,9 @@ impl Model {
     pub fn take_counts(&self) {
         let totals = self.dispatcher.metrics().totals();
         let waiting = self.dispatcher.waiting();
-        self.recent.lock().take(self.clock.now(), totals, waiting);
+        let now = self.clock.now();
+        self.recent.lock().take(now, totals, waiting);
+        self.latencies.lock().take(now, self.dispatcher.metrics().latencies(), &totals);
     }
 
     pub fn history(&self) -> Vec<Point> {
@@ -184,7 +191,8 @@ impl Model {
     /// What is going on, if these are its replicas as reported.
     pub fn view(&self, reported: Replicas) -> View {
         let config = self.config.load();
-        let totals = self.dispatcher.metrics().totals();
+        let (now, metrics) = (self.clock.now(), self.dispatcher.metrics());
+        let totals = metrics.totals();
         let (availability, reason) = match self.availability() {
             Availability::Ready => ("ready", None),
             Availability::Loading => ("loading", None),
@@ -200,7 +208,8 @@ impl Model {
             slo_target: config.slo_target,
             max_batch: self.max_batch(),
             batching: config.batching.name().to_owned(),
-            recent: self.recent.lock().view(self.clock.now(), &totals),
+            recent: self.recent.lock().view(now, &totals),
+            latency: self.latencies.lock().view(now, metrics.latencies(), &totals),
             totals,
             dispatch: self.dispatcher.view(),
             replicas: reported.of_which(self.dispatcher.replicas()),

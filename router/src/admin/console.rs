@@ -29,6 +29,8 @@ const SCRIPT: &str = include_str!("../../console/console.js");
 const STEERING: &str = include_str!("../../console/steer.js");
 const ORDERS: &str = include_str!("../../console/orders.js");
 const PARTS: &str = include_str!("../../console/parts.js");
+const CHARTS: &str = include_str!("../../console/charts.js");
+const DETAILS: &str = include_str!("../../console/details.js");
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page runs its own script and asks its own router, nothing else.
@@ -60,6 +62,14 @@ pub(super) async fn ordering() -> http::Response<Reply> {
 
 pub(super) async fn parts() -> http::Response<Reply> {
     file(JAVASCRIPT, PARTS)
+}
+
+pub(super) async fn charts() -> http::Response<Reply> {
+    file(JAVASCRIPT, CHARTS)
+}
+
+pub(super) async fn details() -> http::Response<Reply> {
+    file(JAVASCRIPT, DETAILS)
 }
 
 fn file(kind: &'static str, text: &'static str) -> http::Response<Reply> {

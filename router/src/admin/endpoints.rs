@@ -52,6 +52,8 @@ endpoints! {
     GET "/steer.js" OPEN false console::steering, "Its script: objectives and jobs.";
     GET "/orders.js" OPEN false console::ordering, "Its script: drains and pins.";
     GET "/parts.js" OPEN false console::parts, "Its script: parts of the page.";
+    GET "/charts.js" OPEN false console::charts, "Its script: charts.";
+    GET "/details.js" OPEN false console::details, "Its script: details of slices and jobs.";
     GET "/livez" OPEN false routes::live, "Liveness: 200 while the process runs.";
     GET "/readyz" OPEN false routes::ready::<B>,
         "Readiness: 200 if every model can be served; `?verbose` lists each check.";

@@ -22,7 +22,10 @@ pub use crate::{
     jobs::{JobsState, LoansState},
     registry::ConfigState,
 };
-pub use serve::model::{Replicas, View as ModelState};
+pub use serve::{
+    count::latency::{LatencyView, Stretch},
+    model::{Replicas, View as ModelState},
+};
 
 use crate::{
     fleet::View,

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 mod histograms;
+pub mod latency;
 mod model;
 pub mod recent;
 mod spec;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     histograms::Histograms,
+    latency::{Counts as LatencyCounts, Grid},
     spec::{BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS},
 };
 use crate::error::InferError;
@@ -82,6 +83,7 @@ impl From<&InferError> for Outcome {
 #[derive(Debug)]
 pub struct ModelMetrics {
     counts: Counts,
+    latencies: Grid,
     histograms: Histograms,
     request: Histogram,
     queue: Histogram,
@@ -113,6 +115,7 @@ impl ModelMetrics {
         let histograms = Histograms::new(model);
         Self {
             counts: Counts::default(),
+            latencies: Grid::default(),
             request: histograms.bind(&REQUEST_SECONDS, Vec::new()),
             queue: histograms.bind(&QUEUE_SECONDS, Vec::new()),
             rows: histograms.bind(&BATCH_ROWS, Vec::new()),
@@ -125,6 +128,7 @@ impl ModelMetrics {
             Outcome::Served { took, in_time } => {
                 add(&self.counts.served);
                 self.request.record(took.as_secs_f64());
+                self.latencies.record(took);
                 if in_time {
                     add(&self.counts.within);
                 }
@@ -182,6 +186,11 @@ impl ModelMetrics {
 
     pub fn cache_miss(&self) {
         add(&self.counts.miss);
+    }
+
+    /// Answers since the start, by how long they took.
+    pub fn latencies(&self) -> LatencyCounts {
+        self.latencies.read()
     }
 
     pub fn totals(&self) -> Totals {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cache,
-    count::{Totals, recent::RecentView},
+    count::{Totals, latency::LatencyView, recent::RecentView},
     dispatch,
 };
 
@@ -21,6 +21,9 @@ pub struct View {
     pub max_batch: u32,
     pub batching: String,
     pub recent: RecentView,
+    /// How long answers took over the last minute and hour; a router of an earlier version has none.
+    #[serde(default)]
+    pub latency: LatencyView,
     pub totals: Totals,
     pub dispatch: dispatch::View,
     pub replicas: Replicas,
