@@ -4,6 +4,7 @@ mod admin;
 mod check;
 mod executor;
 mod guard;
+mod handover;
 mod help_page;
 mod job;
 mod load;

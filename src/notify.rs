@@ -15,6 +15,11 @@ pub(crate) fn ready() {
     say("READY=1");
 }
 
+/// Ready in place of the process that was the main one before.
+pub(crate) fn replaced() {
+    say(&format!("MAINPID={}\nREADY=1", std::process::id()));
+}
+
 pub(crate) fn stopping() {
     say("STOPPING=1");
 }

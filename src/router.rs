@@ -1,14 +1,19 @@
 //! `sluice router`: the router alone; workers join it.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, pin::pin, process::ExitCode};
 
 use config::Config;
-use router::compose::{Build, Ended, Router, Start};
+use router::{
+    compose::{Build, Ended, Finish, Router, Start},
+    handover::{give::Giving, take::Taken},
+};
 
 use crate::{
-    notify,
+    handover, notify,
     program::{bad, chain, failed, say, warned},
 };
+
+const COMMAND: &str = "router";
 
 /// Run the router; workers on this or other machines join it
 ///
@@ -17,13 +22,18 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
-    Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file.\n\n\
-    Examples:\n  sluice router --config /etc/sluice/router.toml"
+    Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file;\n\
+    USR2 starts the program again to replace this process.\n\n\
+    Examples:\n  sluice router --config /etc/sluice/router.toml\n  \
+    sluice router --config /etc/sluice/router.toml --replace"
 )]
 pub(crate) struct Args {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Take over from the router of this file that runs on this host, without losing a request
+    #[arg(long)]
+    replace: bool,
     #[command(flatten)]
     log: crate::log::Log,
 }
@@ -42,36 +52,74 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 async fn serve(args: Args, config: Config) -> ExitCode {
-    let router = match start(config, Some(args.config)).await {
-        Ok(router) => router,
+    let taken = match args.replace {
+        true => handover::take(&config, COMMAND).await,
+        false => Ok(None),
+    };
+    let giving = giving(&config, COMMAND);
+    let mut router = match taken {
+        Ok(taken) => match start(config, Some(args.config), giving, taken).await {
+            Ok(router) => router,
+            Err(stopped) => return stopped,
+        },
         Err(stopped) => return stopped,
     };
     say_addresses(&router);
-    notify::ready();
-    let warm = router.warm();
+    let (replaces, take_over, warm) = (router.replaces(), router.take_over(), router.warm());
+    let mut run = pin!(router.run());
+    tokio::select! {
+        taken = take_over => if let Err(error) = taken {
+            return failed(&format!("cannot replace: {}", chain(&error)));
+        },
+        finish = run.as_mut() => return end(finish),
+    }
+    if let Err(error) = handover::replace_on_signal() {
+        return failed(&format!("cannot start: {error}"));
+    }
+    if replaces {
+        notify::replaced()
+    } else {
+        notify::ready()
+    }
     tokio::spawn(async move {
         match warm.await {
             Ok(()) => say("ready"),
             Err(error) => tracing::error!(error, "router is not ready"),
         }
     });
-    let ended = router.run().await;
-    notify::stopping();
-    match ended {
+    end(run.await)
+}
+
+fn end(finish: Finish) -> ExitCode {
+    if !finish.replaced {
+        notify::stopping();
+    }
+    match finish.ended {
         Ended::Finished => ExitCode::SUCCESS,
         Ended::Cut | Ended::Hurried => ExitCode::FAILURE,
     }
 }
 
+/// How the process of `command` will be replaced by the next.
+pub(crate) fn giving(config: &Config, command: &str) -> Giving {
+    let command = command.to_owned();
+    Giving { socket: handover::socket(config), command, run_dir: None, worker: None }
+}
+
 /// Listens on every address of `config`; on failure prints why and returns the exit code.
-pub(crate) async fn start(config: Config, file: Option<PathBuf>) -> Result<Router, ExitCode> {
+pub(crate) async fn start(
+    config: Config,
+    file: Option<PathBuf>,
+    giving: Giving,
+    taken: Option<Taken>,
+) -> Result<Router, ExitCode> {
     let build = Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: env!("SLUICE_REVISION").to_owned(),
     };
     let token_file = config.router.join_token_file.as_deref();
     let token = token_file.map(config::read_token).transpose().map_err(|why| bad(&why))?;
-    let started = Router::start(Start { config, file, token, build }).await;
+    let started = Router::start(Start { config, file, token, build, giving, taken }).await;
     started.map_err(|error| failed(&chain(&error)))
 }
 

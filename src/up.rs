@@ -1,23 +1,31 @@
 //! `sluice up`: a router and a worker in one process.
 
 mod demo;
+mod local;
 mod run_dir;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, pin::pin, process::ExitCode, time::Duration};
 
 use config::Config;
 use router::{
-    compose::{Ended, Router},
-    fleet::LOCAL,
+    compose::{Ended, Finish, Router},
+    handover::{
+        give::{Giving, WorkerCall},
+        take::Taken,
+    },
     whatif,
 };
-use worker::{Door, Host, Launch};
+use tokio::sync::mpsc;
+use worker::{GpuSettings, Launch};
 
-use self::run_dir::RunDir;
-use crate::program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say, warned};
+pub(crate) use self::run_dir::runtime_dir;
+use self::{local::LocalWorker, run_dir::RunDir};
+use crate::{
+    notify,
+    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say, warned},
+};
 
-/// Bytes between the router and the worker in this process that may wait to be read.
-const WIRE: usize = 64 << 10;
+const COMMAND: &str = "up";
 
 /// Serve models on this machine: router, workers and executors
 ///
@@ -26,13 +34,18 @@ const WIRE: usize = 64 << 10;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
-    Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file.\n\n\
-    Examples:\n  sluice up\n  sluice up --config configs/router.toml"
+    Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file;\n\
+    USR2 starts the program again to replace this process.\n\n\
+    Examples:\n  sluice up\n  sluice up --config configs/router.toml\n  \
+    sluice up --config configs/router.toml --replace"
 )]
 pub(crate) struct Args {
     /// Configuration file [default: the demo]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Take over from the one of this file that runs on this host, without losing a request
+    #[arg(long)]
+    replace: bool,
     #[command(flatten)]
     log: crate::log::Log,
 }
@@ -57,24 +70,109 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("cannot start: {error}")),
     };
-    runtime.block_on(serve(args, config, &run_dir))
+    match runtime.block_on(serve(args, config, &mut run_dir)) {
+        Ok(code) | Err(code) => code,
+    }
 }
 
-async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
+async fn serve(args: Args, mut config: Config, run_dir: &mut RunDir) -> Result<ExitCode, ExitCode> {
     let is_demo = args.config.is_none();
-    let (models, gpus) = (objectives(&config), gpus(&config, run_dir.path()));
-    let lending = match lending(&config, run_dir.path()) {
-        Ok(lending) => lending,
-        Err(why) => return bad(&why),
+    let taken = if args.replace { crate::handover::take(&config, COMMAND).await? } else { None };
+    if let Some(shared) = taken.as_ref().and_then(Taken::run_dir) {
+        *run_dir = RunDir::inherit(shared.clone());
+        if is_demo {
+            config = configuration(&args, run_dir).map_err(|problems| bad(&problems))?;
+        }
+    }
+    let models = objectives(&config);
+    let (gpus, launch) = worker(&config, run_dir)?;
+    let (asking, calls) = mpsc::channel(1);
+    let giving = Giving {
+        run_dir: (!run_dir.outlives()).then(|| run_dir.path().to_owned()),
+        worker: Some(asking),
+        ..crate::router::giving(&config, COMMAND)
     };
-    let router = match crate::router::start(config, args.config).await {
-        Ok(router) => router,
-        Err(stopped) => return stopped,
+    let mut router = crate::router::start(config, args.config, giving, taken).await?;
+    let local = LocalWorker::start(gpus, launch).await.map_err(|error| failed(&chain(&error)))?;
+    crate::router::say_addresses(&router);
+    models.iter().for_each(|line| say(line));
+    let (replaces, address) = (router.replaces(), router.inference());
+    let (taking, warming) = (router.take_over(), router.warm());
+    let warm = async {
+        let failed = |why: String| Unready::Stopped(failed(&why));
+        taking.await.map_err(|error| failed(format!("cannot replace: {}", chain(&error))))?;
+        if replaces {
+            run_dir.take_over();
+            notify::replaced();
+        }
+        let signals = crate::handover::replace_on_signal();
+        signals.map_err(|error| failed(format!("cannot start: {error}")))?;
+        warming.await.map_err(Unready::Model)?;
+        say("ready");
+        if is_demo {
+            say(&demo::invitation(address));
+        }
+        Ok(())
     };
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => return failed(&format!("cannot find this program's path: {error}")),
+    let finish = finish(warm, router, local, calls).await;
+    finish.map(|finish| {
+        if finish.replaced {
+            run_dir.leave();
+        }
+        match finish.ended {
+            Ended::Finished => ExitCode::SUCCESS,
+            Ended::Cut | Ended::Hurried => ExitCode::FAILURE,
+        }
+    })
+}
+
+/// Why it ends before a model could be served.
+enum Unready {
+    Model(String),
+    Stopped(ExitCode),
+}
+
+/// Runs until a stop; a model that can never be served ends it at once.
+async fn finish(
+    warm: impl Future<Output = Result<(), Unready>>,
+    router: Router,
+    local: LocalWorker,
+    calls: mpsc::Receiver<WorkerCall>,
+) -> Result<Finish, ExitCode> {
+    let mut local = pin!(local.run(router.local_door(), calls));
+    let (mut warm, mut run) = (pin!(warm), Box::pin(router.run()));
+    let (mut cold, mut over) = (true, false);
+    let ended = loop {
+        tokio::select! {
+            warmed = &mut warm, if cold => match warmed {
+                Ok(()) => cold = false,
+                Err(why) => break Err(why),
+            },
+            lost = &mut local, if !over => match lost {
+                Ok(()) => over = true,
+                Err(error) => break Err(Unready::Stopped(failed(&chain(&error)))),
+            },
+            ended = &mut run => break Ok(ended),
+        }
     };
+    // The worker stops when the router is gone.
+    drop(run);
+    if !over && !matches!(ended, Err(Unready::Stopped(_))) {
+        let _ = local.await;
+    }
+    ended.map_err(|why| match why {
+        // Printed last, so that it is what people read.
+        Unready::Model(reason) => bad(&reason),
+        Unready::Stopped(code) => code,
+    })
+}
+
+/// The worker's GPUs, and how it starts executors and jobs.
+fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, Launch), ExitCode> {
+    let lending = lending(config, run_dir.path()).map_err(|why| bad(&why))?;
+    let program = std::env::current_exe();
+    let program =
+        program.map_err(|error| failed(&format!("cannot find this program's path: {error}")))?;
     let orphan_wait = if run_dir.outlives() { ADOPTION_WAIT } else { Duration::ZERO };
     let launch = Launch {
         program,
@@ -84,62 +182,7 @@ async fn serve(args: Args, config: Config, run_dir: &RunDir) -> ExitCode {
         orphan_wait,
         lending,
     };
-    let host = match Host::start(gpus, launch).await {
-        Ok(host) => host,
-        Err(error) => return failed(&chain(&error)),
-    };
-    crate::router::say_addresses(&router);
-    models.iter().for_each(|line| say(line));
-    let address = router.inference();
-    let warming = router.warm();
-    let warm = async {
-        warming.await?;
-        say("ready");
-        if is_demo {
-            say(&demo::invitation(address));
-        }
-        Ok(())
-    };
-    finish(warm, router, host).await
-}
-
-/// Runs until a stop; a model that can never be served ends it at once.
-async fn finish(
-    warm: impl Future<Output = Result<(), String>>,
-    router: Router,
-    host: Host,
-) -> ExitCode {
-    let (ours, theirs) = tokio::io::duplex(WIRE);
-    router.welcome(theirs);
-    let door =
-        Door { routers: Vec::new(), token: String::new(), name: LOCAL.to_owned(), tls: None };
-    let run = router.run();
-    let ended = {
-        let joined = worker::converse(ours, &door, &host);
-        tokio::pin!(warm, run, joined);
-        let (mut cold, mut parted) = (true, false);
-        loop {
-            tokio::select! {
-                warmed = &mut warm, if cold => match warmed {
-                    Ok(()) => cold = false,
-                    Err(reason) => break Err(reason),
-                },
-                Err(error) = &mut joined, if !parted => {
-                    // Both ends are in this process: only a stop, or a bug, can disconnect them.
-                    tracing::error!(%error, "router and worker disconnected");
-                    parted = true;
-                }
-                ended = &mut run => break Ok(ended),
-            }
-        }
-    };
-    host.stop().await;
-    match ended {
-        Ok(Ended::Finished) => ExitCode::SUCCESS,
-        Ok(Ended::Cut | Ended::Hurried) => ExitCode::FAILURE,
-        // Printed last, so that it is what people read.
-        Err(reason) => bad(&reason),
-    }
+    Ok((gpus(config, run_dir.path()), launch))
 }
 
 fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {

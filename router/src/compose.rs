@@ -1,9 +1,16 @@
 //! The router as a whole: both listeners, the loops behind them, and an orderly end.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use config::Config;
 use control::Stored;
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::json;
 use serve::{
@@ -18,7 +25,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::interval,
 };
@@ -26,7 +33,13 @@ use tokio::{
 use crate::{
     admin::{self, Admin, Hooks},
     election::{Candidacy, Election, Ground},
-    fleet::{self, LOCAL, Trust},
+    fleet::{self, Fleet, LOCAL, Trust},
+    handover::{
+        self,
+        give::{Giver, Giving},
+        message::Frozen,
+        take::{TakeError, Taken},
+    },
     jobs::Jobs,
     leader::Leadership,
     learned::Learned,
@@ -53,7 +66,13 @@ pub struct Router {
     admin_task: JoinHandle<()>,
     served: JoinHandle<()>,
     election: Option<(Arc<Election>, JoinSet<()>)>,
+    giver: Giver,
+    taken: Option<Taken>,
 }
+
+/// Takes in the worker of this process.
+#[derive(Clone, Debug)]
+pub struct LocalDoor(Arc<Fleet>);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -62,6 +81,9 @@ pub enum StartError {
     /// What is kept in the state directory cannot be used.
     #[error("cannot use what is kept in state_dir")]
     State(#[from] OpenError),
+    /// The router to be replaced did not hand over.
+    #[error("cannot replace the running router")]
+    Take(#[from] TakeError),
     /// The system would not give a timer or a signal handler.
     #[error("cannot start")]
     System(#[from] io::Error),
@@ -75,40 +97,49 @@ pub struct Start {
     /// What workers of other machines must know to join, if they may.
     pub token: Option<String>,
     pub build: Build,
+    /// How the next process will replace this one.
+    pub giving: Giving,
+    /// What the process before this one gave, if this one replaces it.
+    pub taken: Option<Taken>,
 }
 
 impl Router {
     /// Listens on both addresses and starts every loop. Must be called inside a runtime.
+    ///
+    /// A router that replaces another accepts nothing and plans nothing before [`Router::take_over`].
     pub async fn start(start: Start) -> Result<Self, StartError> {
-        let Start { config, file, token, build } = start;
+        let Start { config, file, token, build, giving, mut taken } = start;
         let (tracing, tls) = (config.tracing.clone(), config.tls.clone());
         let signals = stop_signals()?;
         let settings = config.router.clone();
-        let inference = bind(settings.listen).await?;
-        let admin_listener = bind(settings.admin_listen).await?;
+        let mut listeners = Listeners { taken: taken.as_mut(), copies: Vec::new() };
+        let inference = listeners.bind(handover::INFERENCE, settings.listen).await?;
+        let admin_listener = listeners.bind(handover::ADMIN, settings.admin_listen).await?;
         let (inference_at, admin_at) = (inference.local_addr()?, admin_listener.local_addr()?);
         let door = match (settings.join_listen, token) {
-            (Some(address), Some(token)) => Some((bind(address).await?, token)),
+            (Some(address), Some(token)) => {
+                Some((listeners.bind(handover::JOIN, address).await?, token))
+            }
             (Some(_) | None, _) => None,
         };
         let join_at = door.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
+        let listeners = listeners.copies;
         let access = Access::new(&config.tenants, &config.keys);
         let ground = config.etcd.as_ref().map(|etcd| Ground::new(etcd, admin_at));
-        let state_dir = settings.state_dir.as_deref();
-        let (jobs, orders, leadership) = match &ground {
-            Some(ground) => (
-                Jobs::shared(ground.records()),
-                Orders::shared(ground.records()),
-                Arc::clone(ground.leadership()),
-            ),
-            None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Leadership::alone()),
-        };
-        let learned = Learned::open(state_dir)?;
-        let stored = Stored { jobs, orders, learned, leadership };
+        let state_dir = settings.state_dir.clone();
+        let stored = stored(ground.as_ref(), state_dir.as_deref(), taken.is_some())?;
         let registry = Registry::start(config, stored)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         reload::secure(&state, tls);
+        if let Some(taken) = &mut taken {
+            state.drain.accept(false);
+            fleet.speak(false);
+            state.backend.control().pause().from_the_start();
+            let frozen = taken.attach(&state.backend).await?;
+            reopen(&state, state_dir.as_deref(), frozen).await?;
+            fleet.speak(true);
+        }
         reload::trace(&state, tracing.as_ref(), &build);
         state.backend.loaded(true, wall_s());
         if let Some((listener, token)) = door {
@@ -124,6 +155,14 @@ impl Router {
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(oip::serve(inference, Arc::clone(&state)));
+        let giver = Giver {
+            giving,
+            program: build.version.clone(),
+            state_dir,
+            listeners: Mutex::new(listeners),
+            state: Arc::clone(&state),
+            frozen: watch::Sender::new(false),
+        };
         let (stop_admin, stopped) = oneshot::channel();
         let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build)));
         let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));
@@ -137,7 +176,28 @@ impl Router {
             admin_task,
             served,
             election,
+            giver,
+            taken,
         })
+    }
+
+    /// Whether this router replaces another and does not accept yet.
+    pub fn replaces(&self) -> bool {
+        self.taken.is_some()
+    }
+
+    /// Accepts in place of the router before, once it has planned with what that one knew.
+    pub fn take_over(&mut self) -> impl Future<Output = Result<(), TakeError>> + use<> {
+        let (state, taken) = (Arc::clone(&self.state), self.taken.take());
+        async move {
+            let Some(mut taken) = taken else { return Ok(()) };
+            let pause = state.backend.control().pause();
+            pause.end();
+            pause.one_round().await;
+            taken.ready().await?;
+            state.drain.accept(true);
+            taken.accepting().await
+        }
     }
 
     /// `https`, or `http` without `[tls]`.
@@ -157,10 +217,9 @@ impl Router {
         self.join
     }
 
-    /// Speaks with a worker in this process over `stream`, until either hangs up.
-    pub fn welcome(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
-        let fleet = Arc::clone(self.state.backend.fleet());
-        tokio::spawn(async move { fleet::welcome(stream, LOCAL, &Trust::Everyone, &fleet).await });
+    /// Where a worker in this process comes in.
+    pub fn local_door(&self) -> LocalDoor {
+        LocalDoor(Arc::clone(self.state.backend.fleet()))
     }
 
     /// Returns when every model has the replicas it must have, or with why one never will.
@@ -169,14 +228,33 @@ impl Router {
         async move { state.backend.warm().await }
     }
 
-    /// Serves until told to stop, then drains.
-    pub async fn run(mut self) -> Ended {
+    /// Serves until told to stop or replaced, then drains.
+    pub async fn run(mut self) -> Finish {
         let drain: &Drain = &self.state.drain;
         let times = || {
             let settings = self.state.settings.load();
             Times { delay: settings.drain_delay, timeout: settings.drain_timeout }
         };
-        let ended = drain.run(&mut self.signals, times, self.served).await;
+        let mut frozen = self.giver.frozen.subscribe();
+        let mut giving = std::pin::pin!(self.giver.run());
+        let stopped = tokio::select! {
+            ended = drain.run(&mut self.signals, times, &mut self.served) => Some(ended),
+            () = giving.as_mut() => None,
+        };
+        let (ended, replaced) = match stopped {
+            // What a successor has of control is taken back, to be ended in order.
+            Some(ended) => tokio::select! {
+                () = giving => (ended, true),
+                _ = frozen.wait_for(|frozen| !frozen) => (ended, false),
+            },
+            None => {
+                let timeout = times().timeout;
+                (drain.hand_over(&mut self.signals, timeout, &mut self.served).await, true)
+            }
+        };
+        if let Some(socket) = self.giver.giving.socket.as_ref().filter(|_| !replaced) {
+            handover::remove(socket);
+        }
         if let Some((election, tasks)) = self.election {
             drop(tasks);
             election.resign().await;
@@ -189,7 +267,89 @@ impl Router {
         }
         let _ = self.stop_admin.send(());
         let _ = self.admin_task.await;
-        ended
+        Finish { ended, replaced }
+    }
+}
+
+/// How a router came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finish {
+    pub ended: Ended,
+    /// Whether another process serves in its place, with all it had.
+    pub replaced: bool,
+}
+
+impl LocalDoor {
+    /// Whether the router speaks with workers, and not its successor.
+    pub fn is_open(&self) -> bool {
+        self.0.speaks()
+    }
+
+    /// Speaks with a worker in this process over `stream`, until either hangs up.
+    pub fn welcome(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+        let fleet = Arc::clone(&self.0);
+        tokio::spawn(async move { fleet::welcome(stream, LOCAL, &Trust::Everyone, &fleet).await });
+    }
+}
+
+/// Listeners that are bound here, or that the router before had.
+struct Listeners<'t> {
+    taken: Option<&'t mut Taken>,
+    /// By name, to be passed on to the next.
+    copies: Vec<(&'static str, OwnedFd)>,
+}
+
+impl Listeners<'_> {
+    async fn bind(
+        &mut self,
+        name: &'static str,
+        address: SocketAddr,
+    ) -> Result<TcpListener, StartError> {
+        let taken = self.taken.as_mut().and_then(|taken| taken.listener(name, address));
+        let listener = match taken {
+            Some(listener) => TcpListener::from_std(listener)?,
+            None => bind(address).await?,
+        };
+        self.copies.push((name, listener.as_fd().try_clone_to_owned()?));
+        Ok(listener)
+    }
+}
+
+/// The stores; of a router that replaces another they are opened later.
+fn stored(
+    ground: Option<&Ground>,
+    state_dir: Option<&Path>,
+    replaces: bool,
+) -> Result<Stored, OpenError> {
+    let (jobs, orders, leadership) = match ground {
+        Some(ground) => (
+            Jobs::shared(ground.records()),
+            Orders::shared(ground.records()),
+            Arc::clone(ground.leadership()),
+        ),
+        None if replaces => (Jobs::elsewhere(), Orders::elsewhere(), Leadership::alone()),
+        None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Leadership::alone()),
+    };
+    let learned = if replaces { Learned::elsewhere() } else { Learned::open(state_dir)? };
+    Ok(Stored { jobs, orders, learned, leadership })
+}
+
+/// Opens the stores that the router before has closed.
+async fn reopen(
+    state: &ServerState<Registry>,
+    state_dir: Option<&Path>,
+    frozen: Frozen,
+) -> Result<(), StartError> {
+    let (control, state_dir) = (Arc::clone(state.backend.control()), state_dir.map(Path::to_owned));
+    let opened = tokio::task::spawn_blocking(move || {
+        let state_dir = state_dir.as_deref();
+        control.jobs().reopen(state_dir, frozen.jobs.as_ref())?;
+        control.orders().reopen(state_dir, frozen.orders.as_ref())?;
+        control.learned().reopen(state_dir, frozen.learned.as_ref())
+    });
+    match opened.await {
+        Ok(opened) => Ok(opened?),
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     }
 }
 

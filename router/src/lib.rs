@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod compose;
+pub mod handover;
 pub mod metrics;
 pub mod plane;
 pub mod registry;

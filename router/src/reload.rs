@@ -44,7 +44,7 @@ impl From<KeepError> for ReloadError {
     fn from(error: KeepError) -> Self {
         match error {
             KeepError::Follows { leader } => Self::Follows { leader },
-            KeepError::File(_) | KeepError::Etcd(_) => Self::Unkept(error),
+            KeepError::File(_) | KeepError::Etcd(_) | KeepError::HandingOver => Self::Unkept(error),
         }
     }
 }

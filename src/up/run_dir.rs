@@ -9,24 +9,24 @@ use std::{
     process,
 };
 
-/// The directory. Dropping it removes it, unless it outlives the run.
+/// The directory. Dropping it removes it, unless it outlives the run or another process has it.
 #[derive(Debug)]
 pub(crate) struct RunDir {
     path: PathBuf,
     outlives: bool,
+    /// Another process has it, and removes it.
+    shared: bool,
 }
 
 impl RunDir {
     /// Makes a new one that only this user may enter.
     pub(crate) fn make() -> io::Result<Self> {
-        // The variable may name another user's, or one that is gone, after `su` or in a container.
-        let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let base = runtime.filter(|path| path.is_dir()).unwrap_or_else(env::temp_dir);
+        let base = runtime_dir();
         let mut attempt = 0;
         loop {
             let path = base.join(format!("sluice-{}-{attempt}", process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self { path, outlives: false }),
+                Ok(()) => return Ok(Self { path, outlives: false, shared: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
                     attempt += 1;
                 }
@@ -42,7 +42,22 @@ impl RunDir {
     pub(crate) fn keep(state_dir: &Path) -> io::Result<Self> {
         let path = std::path::absolute(state_dir)?.join("run");
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        Ok(Self { path, outlives: true })
+        Ok(Self { path, outlives: true, shared: false })
+    }
+
+    /// The one of the process that this one replaces, which removes it if this one fails.
+    pub(crate) fn inherit(path: PathBuf) -> Self {
+        Self { path, outlives: false, shared: true }
+    }
+
+    /// Removes it with this run.
+    pub(crate) fn take_over(&mut self) {
+        self.shared = false;
+    }
+
+    /// Leaves it to the process that replaces this one.
+    pub(crate) fn leave(&mut self) {
+        self.shared = true;
     }
 
     /// Whether the next run finds what this one leaves behind.
@@ -55,9 +70,16 @@ impl RunDir {
     }
 }
 
+/// Where this user's sockets are.
+pub(crate) fn runtime_dir() -> PathBuf {
+    // The variable may name another user's, or one that is gone, after `su` or in a container.
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    runtime.filter(|path| path.is_dir()).unwrap_or_else(env::temp_dir)
+}
+
 impl Drop for RunDir {
     fn drop(&mut self) {
-        if self.outlives {
+        if self.outlives || self.shared {
             return;
         }
         if let Err(error) = fs::remove_dir_all(&self.path) {

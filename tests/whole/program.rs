@@ -23,6 +23,10 @@ use crate::{
     wait::{PATIENCE, eventually},
 };
 
+/// For the demo, which has no file.
+pub(crate) const FREE_PORTS: [(&str, &str); 2] =
+    [("SLUICE_LISTEN", "127.0.0.1:0"), ("SLUICE_ADMIN_LISTEN", "127.0.0.1:0")];
+
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The program and what it has said. Ends it, and all it started, when dropped.
@@ -32,7 +36,7 @@ pub(crate) struct Program {
     lines: Receiver<String>,
     log: Arc<Mutex<String>>,
     readers: Vec<JoinHandle<()>>,
-    folder: Folder,
+    folder: Arc<Folder>,
     inference: Option<SocketAddr>,
     admin: Option<SocketAddr>,
     ended: Option<ExitStatus>,
@@ -57,7 +61,11 @@ fn command(args: &[&str]) -> Command {
 impl Program {
     /// Starts it with `folder` for its sockets, without waiting for anything.
     pub(crate) fn launch(folder: Folder, args: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut program = Self::launch_unread(folder, args, environment);
+        Self::launch_in(Arc::new(folder), args, environment)
+    }
+
+    fn launch_in(folder: Arc<Folder>, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut program = Self::spawn(folder, args, environment);
         program.read_stderr();
         program
     }
@@ -68,6 +76,10 @@ impl Program {
         args: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
+        Self::spawn(Arc::new(folder), args, environment)
+    }
+
+    fn spawn(folder: Arc<Folder>, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = command(args);
         command.env("XDG_RUNTIME_DIR", folder.path()).envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -96,16 +108,18 @@ impl Program {
     }
 
     /// Starts it again in the same folder; it must have ended.
-    pub(crate) fn again(mut self, args: &[&str]) -> Self {
+    pub(crate) fn again(self, args: &[&str]) -> Self {
         assert!(self.ended.is_some(), "it still runs");
-        let folder = std::mem::replace(&mut self.folder, Folder::new());
-        Self::launch(folder, args, &[])
+        Self::launch_in(Arc::clone(&self.folder), args, &[])
+    }
+
+    /// Starts another in the same folder while this one runs.
+    pub(crate) fn beside(&self, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::launch_in(Arc::clone(&self.folder), args, environment)
     }
 
     pub(crate) fn demo() -> Self {
-        let free = "127.0.0.1:0";
-        let environment = [("SLUICE_LISTEN", free), ("SLUICE_ADMIN_LISTEN", free)];
-        let mut program = Self::launch(Folder::new(), &["up"], &environment);
+        let mut program = Self::launch(Folder::new(), &["up"], &FREE_PORTS);
         program.wait_ready();
         program
     }
@@ -252,6 +266,18 @@ impl Program {
         for reader in self.readers.drain(..) {
             reader.join().unwrap();
         }
+        (status.code(), self.log())
+    }
+}
+
+impl Program {
+    /// Waits for its end while another process still has its output; returns its exit code and what
+    /// was logged so far.
+    #[track_caller]
+    pub(crate) fn wait_exit(&mut self) -> (Option<i32>, String) {
+        let child = &mut self.child;
+        let status = eventually("the program ends", || child.try_wait().unwrap());
+        self.ended = Some(status);
         (status.code(), self.log())
     }
 }

@@ -27,7 +27,7 @@ use tokio::{sync::watch, task::JoinSet};
 pub(crate) use self::backoff::Backoff;
 use self::{
     gpu::{Keeper, Left},
-    lane::Surroundings,
+    lane::{Asked, Surroundings},
 };
 pub use self::{process::Launch, rank::Lending};
 use crate::{
@@ -83,7 +83,7 @@ struct Told {
 pub struct Host {
     desired: watch::Sender<Arc<Desired>>,
     told: watch::Receiver<Vec<Option<Told>>>,
-    stopping: watch::Sender<bool>,
+    asked: watch::Sender<Asked>,
     leaving: watch::Sender<bool>,
     leader: watch::Sender<Leader>,
     joined: watch::Sender<bool>,
@@ -104,7 +104,7 @@ impl Host {
         let (desired, wishes) = watch::channel(Arc::default());
         let (telling, mut told) = watch::channel(vec![None; gpus.len()]);
         let telling = Arc::new(telling);
-        let (stopping, asked) = watch::channel(false);
+        let (asking, asked) = watch::channel(Asked::Run);
         let (leaving, joined) = (watch::Sender::new(false), watch::Sender::new(false));
         let mut keepers = JoinSet::new();
         for (index, settings) in (0..).zip(gpus) {
@@ -126,7 +126,8 @@ impl Host {
         // It cannot fail: the keepers, which hold the other end, live until told to stop.
         let _ = told.wait_for(|all| all.iter().all(Option::is_some)).await;
         let leader = watch::Sender::new(Leader::default());
-        Ok(Self { desired, told, stopping, leaving, leader, joined, launch, keepers, _lock: lock })
+        let asked = asking;
+        Ok(Self { desired, told, asked, leaving, leader, joined, launch, keepers, _lock: lock })
     }
 
     /// Sets what shall be; one of an older generation than the last, or of a leader before the one
@@ -217,8 +218,18 @@ impl Host {
         }
     }
 
-    pub async fn stop(mut self) {
-        self.stopping.send_replace(true);
+    pub async fn stop(self) {
+        self.end(Asked::Stop).await;
+    }
+
+    /// Ends as [`Host::stop`] does, but leaves executors and jobs at work for another worker, which
+    /// must come within a minute.
+    pub async fn leave_running(self) {
+        self.end(Asked::Leave).await;
+    }
+
+    async fn end(mut self, how: Asked) {
+        self.asked.send_replace(how);
         while self.keepers.join_next().await.is_some() {}
     }
 }

@@ -8,7 +8,7 @@ use store::{Change, Records};
 
 use crate::{
     clock::WallClock, fleet::Fleet, jobs::Jobs, leader::Leadership, learned::Learned,
-    orders::Orders, plan::Planned, plane::DataPlane,
+    orders::Orders, pause::Pause, plan::Planned, plane::DataPlane,
 };
 
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct Control {
     planned: Arc<Planned>,
     config: ArcSwap<Config>,
     clock: WallClock,
+    pause: Pause,
 }
 
 /// What the control plane has stored, and whether this router may change it.
@@ -47,6 +48,7 @@ impl Control {
             learned,
             config: ArcSwap::from_pointee(config),
             clock: WallClock::start(),
+            pause: Pause::default(),
         })
     }
 
@@ -76,6 +78,10 @@ impl Control {
 
     pub fn planned(&self) -> &Arc<Planned> {
         &self.planned
+    }
+
+    pub fn pause(&self) -> &Pause {
+        &self.pause
     }
 
     pub fn clock(&self) -> WallClock {

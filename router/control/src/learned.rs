@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Change, CommitError, OpenError, Records, Schema, Store};
 
+use crate::records::open;
+
 const FILE: &str = "learned.log";
 const SCHEMA: Schema = Schema { migrations: &[] };
 
@@ -21,11 +23,20 @@ const STALE_MS: u64 = 600_000;
 
 #[derive(Debug)]
 pub struct Learned {
-    store: Option<Mutex<Store>>,
+    kept: Mutex<Kept>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Memory {
+#[derive(Debug)]
+enum Kept {
+    File(Store),
+    /// In this process alone, for the next one that takes over from it.
+    Here(Memory),
+    /// With another process, which has the file.
+    Elsewhere,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
     /// In milliseconds since 1970.
     pub(crate) at_ms: u64,
     /// By the model's name.
@@ -33,7 +44,7 @@ pub(crate) struct Memory {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OfModel {
+pub struct OfModel {
     /// What ran. How fast it was says nothing of something else that has its name now.
     pub(crate) source: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -46,14 +57,14 @@ pub(crate) struct OfModel {
 
 /// How fast it was on slices of one kind of GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Warmups {
+pub struct Warmups {
     pub(crate) kind: Option<String>,
     /// By profile, rows per batch and their seconds.
     pub(crate) profiles: BTreeMap<String, Vec<(u32, f64)>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// Rows per second in each of the last minutes, the last of them last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) minutes: Vec<f64>,
@@ -66,7 +77,7 @@ pub(crate) struct Asked {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Beside {
+pub struct Beside {
     /// Its slice's part of the GPU, in thousandths.
     pub(crate) compute: u32,
     /// Which models were on which parts beside it; whatever they were, if absent.
@@ -78,29 +89,69 @@ pub(crate) struct Beside {
 impl Learned {
     /// What is kept in `state_dir`; without one, nothing is and nothing will be.
     pub fn open(state_dir: Option<&Path>) -> Result<Arc<Self>, OpenError> {
-        let Some(state_dir) = state_dir else { return Ok(Arc::new(Self { store: None })) };
-        let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
-        if let Some(torn) = &opened.torn {
-            tracing::warn!(kept = %torn.display(), "set aside an unfinished write");
+        let learned = Self::elsewhere();
+        learned.reopen(state_dir, None)?;
+        Ok(learned)
+    }
+
+    /// Nothing that is known yet: another process has the file.
+    pub fn elsewhere() -> Arc<Self> {
+        Arc::new(Self { kept: Mutex::new(Kept::Elsewhere) })
+    }
+
+    /// Whether the file in `state_dir` can be opened by this program. Changes nothing.
+    pub fn check(state_dir: &Path) -> Result<(), OpenError> {
+        Store::check(&state_dir.join(FILE), &SCHEMA)
+    }
+
+    /// Closes the file, so that another process can open it. Returns what no file has.
+    pub fn release(&self) -> Option<Memory> {
+        match std::mem::replace(&mut *self.kept.lock(), Kept::Elsewhere) {
+            Kept::Here(memory) => Some(memory),
+            Kept::File(_) | Kept::Elsewhere => None,
         }
-        Ok(Arc::new(Self { store: Some(Mutex::new(opened.store)) }))
+    }
+
+    /// Opens the file again, or for the first time; without one, `memory` is what is known.
+    pub fn reopen(
+        &self,
+        state_dir: Option<&Path>,
+        memory: Option<&Memory>,
+    ) -> Result<(), OpenError> {
+        let mut kept = self.kept.lock();
+        *kept = match state_dir {
+            Some(state_dir) => Kept::File(open(&state_dir.join(FILE), &SCHEMA)?),
+            None => Kept::Here(memory.cloned().unwrap_or_default()),
+        };
+        Ok(())
     }
 
     pub(crate) fn is_kept(&self) -> bool {
-        self.store.is_some()
+        matches!(*self.kept.lock(), Kept::File(_))
     }
 
     /// What was kept last. May wait for the disk.
     pub(crate) fn recall(&self) -> Memory {
-        self.store.as_ref().map_or_else(Memory::default, |store| read(store.lock().records()))
+        match &*self.kept.lock() {
+            Kept::File(store) => read(store.records()),
+            Kept::Here(memory) => memory.clone(),
+            Kept::Elsewhere => Memory::default(),
+        }
     }
 
-    /// Makes `memory` what is kept. Writes to the disk, if anything changed.
+    /// Makes `memory` what is kept. Writes to the disk, if there is a file and anything changed.
     pub(crate) fn keep(&self, memory: &Memory) -> Result<(), CommitError> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let mut store = store.lock();
-        let change = difference(store.records(), memory);
-        store.commit(change)
+        match &mut *self.kept.lock() {
+            Kept::File(store) => {
+                let change = difference(store.records(), memory);
+                store.commit(change)
+            }
+            Kept::Here(before) => {
+                *before = memory.clone();
+                Ok(())
+            }
+            Kept::Elsewhere => Ok(()),
+        }
     }
 }
 

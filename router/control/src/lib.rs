@@ -13,6 +13,7 @@ pub mod leader;
 pub mod learned;
 pub mod office;
 pub mod orders;
+mod pause;
 pub mod plan;
 pub mod plane;
 pub mod progress;
@@ -23,4 +24,7 @@ pub mod takeover;
 pub mod whatif;
 mod world;
 
-pub use self::control::{Control, Stored};
+pub use self::{
+    control::{Control, Stored},
+    pause::Pause,
+};

@@ -23,6 +23,8 @@ pub enum Phase {
     Serving,
     /// Not ready, but still accepting; HTTP/1.1 replies ask the client to reconnect elsewhere.
     Leaving,
+    /// Another process accepts in place of this one. Connections end with their next response.
+    HandedOver,
     /// No longer accepting; requests in flight are finished.
     Closing,
     /// Time is up: what is left is dropped.
@@ -54,18 +56,23 @@ pub enum Ended {
     Hurried,
 }
 
+/// How long connections have for a last response when a drain after a handover has timed out.
+const LAST_RESPONSES: Duration = Duration::from_secs(1);
+
 /// The phase of this process, and who may move it.
 #[derive(Debug)]
 pub struct Drain {
     phase: watch::Sender<Phase>,
     draining: AtomicBool,
     asked: Notify,
+    /// Whether listeners accept connections. Those that wait are in the kernel's queue.
+    accepting: watch::Sender<bool>,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        let phase = watch::Sender::new(Phase::Serving);
-        Self { phase, draining: AtomicBool::new(false), asked: Notify::new() }
+        let (phase, accepting) = (watch::Sender::new(Phase::Serving), watch::Sender::new(true));
+        Self { phase, draining: AtomicBool::new(false), asked: Notify::new(), accepting }
     }
 }
 
@@ -78,6 +85,16 @@ impl Drain {
     /// The phase now and as it changes.
     pub fn watch(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
+    }
+
+    /// Has all listeners accept, or leave new connections in the kernel's queue.
+    pub fn accept(&self, accepting: bool) {
+        self.accepting.send_replace(accepting);
+    }
+
+    /// Whether listeners accept, now and as it changes.
+    pub fn accepting(&self) -> watch::Receiver<bool> {
+        self.accepting.subscribe()
     }
 
     /// Asks for a stop as one signal would. Asking again changes nothing.
@@ -123,6 +140,37 @@ impl Drain {
         }
         self.enter(Phase::Cut);
         tracing::warn!(timeout_s, "drain timed out; requests still in flight were dropped");
+        Ended::Cut
+    }
+
+    /// Ends in order after another process has taken the listeners over.
+    ///
+    /// Idle HTTP/1.1 connections stay until their client asks once more or `timeout` is over: a
+    /// client whose connection closes as it sends can't tell whether its request was served.
+    pub async fn hand_over(
+        &self,
+        signals: &mut mpsc::Receiver<StopSignal>,
+        timeout_after: Duration,
+        served: impl Future,
+    ) -> Ended {
+        tokio::pin!(served);
+        self.enter(Phase::HandedOver);
+        tracing::info!(
+            timeout_s = timeout_after.as_secs_f64(),
+            "handed over: finishing requests in flight"
+        );
+        let steps = [(timeout_after, Phase::Closing), (LAST_RESPONSES, Phase::Cut)];
+        for (wait, then) in steps {
+            tokio::select! {
+                finished = timeout(wait, &mut served) => if finished.is_ok() {
+                    tracing::info!("drained");
+                    return Ended::Finished;
+                },
+                _ = next(signals) => return self.hurry(),
+            }
+            self.enter(then);
+        }
+        tracing::warn!("drain timed out; requests still in flight were dropped");
         Ended::Cut
     }
 
@@ -247,6 +295,23 @@ mod tests {
             assert_eq!(stopping.ended.await.unwrap(), Ended::Hurried);
             assert_eq!(second.elapsed(), Duration::ZERO);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn handover_closes_idle_connections_only_after_the_timeout() {
+        let (drain, minute) = (Arc::new(Drain::default()), Duration::from_secs(60));
+        let (_signal, mut signals) = mpsc::channel(4);
+        let (served, on_served) = oneshot::channel::<()>();
+        let mut phase = drain.watch();
+        let (running, begun) = (Arc::clone(&drain), Instant::now());
+        let ended =
+            tokio::spawn(async move { running.hand_over(&mut signals, minute, on_served).await });
+        phase.wait_for(|phase| *phase == Phase::HandedOver).await.unwrap();
+        assert!(drain.is_draining());
+        phase.wait_for(|phase| *phase == Phase::Closing).await.unwrap();
+        assert_eq!(begun.elapsed(), minute);
+        served.send(()).unwrap();
+        assert_eq!(ended.await.unwrap(), Ended::Finished);
     }
 
     #[tokio::test(start_paused = true)]

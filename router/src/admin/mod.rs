@@ -16,6 +16,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use config::{Objective, Scope};
+use futures_util::FutureExt;
 use http::{HeaderValue, Response, request::Parts};
 use serde_json::Value;
 use serve::{
@@ -83,7 +84,7 @@ impl<B: Backend> Admin<B> {
     }
 }
 
-/// Serves administration on `tcp` until `stop`, draining or not.
+/// Serves administration on `tcp` until `stop`, draining or not; hands over with the front door.
 pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: impl Future) {
     let (phase, watch) = watch::channel(Phase::Serving);
     let shared = Arc::clone(&admin.shared.shared);
@@ -92,11 +93,20 @@ pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: imp
         endpoints::router(admin).map_request(|routed: Routed<Asked>| routed.call.into_request());
     let service = layers::stack(&desk, routes);
     let max_connections = Some(MAX_CONNECTIONS);
+    let mut front = shared.drain.watch();
     let listener = Listener { tcp, shared, max_connections, service };
-    let mut serving = std::pin::pin!(listener.serve(watch));
+    let handed = front.wait_for(|phase| *phase == Phase::HandedOver).map(drop);
+    let (mut serving, mut stop) = (std::pin::pin!(listener.serve(watch)), std::pin::pin!(stop));
     tokio::select! {
         () = serving.as_mut() => return,
-        _ = stop => {}
+        _ = stop.as_mut() => {}
+        () = handed => {
+            phase.send_replace(Phase::HandedOver);
+            tokio::select! {
+                () = serving.as_mut() => return,
+                _ = stop => {}
+            }
+        }
     }
     phase.send_replace(Phase::Closing);
     if timeout(LAST_REPLIES, serving).await.is_err() {

@@ -125,6 +125,12 @@ impl Store {
         open::open(path, schema, medium::plain)
     }
 
+    /// Whether the file at `path`, if there is one, can be read and brought to the current version.
+    /// Changes nothing, and needs no lock: another process may have the file open.
+    pub fn check(path: &Path, schema: &Schema) -> Result<(), OpenError> {
+        open::check(path, schema)
+    }
+
     pub fn records(&self) -> &Records {
         &self.records
     }

@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use crate::{
     OpenError, Records, Schema, Store,
-    file::{Files, failed},
+    file::{self, Files, failed},
     line,
     medium::Through,
 };
@@ -32,15 +32,8 @@ pub(crate) fn open(path: &Path, schema: &Schema, through: Through) -> Result<Ope
             .map_err(|error| failed("make", path, error))?;
     }
     let bytes = fs::read(path).map_err(|error| failed("read", path, error))?;
-    let found = read(&bytes).map_err(|line| OpenError::Damaged {
-        path: path.to_owned(),
-        line,
-        previous: files.beside("previous"),
-    })?;
+    let found = understand(path, &bytes, schema)?;
     let known = schema.version();
-    if found.version > known {
-        return Err(OpenError::TooNew { path: path.to_owned(), found: found.version, known });
-    }
     let torn = keep_torn(&files, &bytes, found.length)?;
     let mut records = found.records;
     let migrated_from = migrate(&files, &mut records, found.version, schema)?;
@@ -57,6 +50,47 @@ pub(crate) fn open(path: &Path, schema: &Schema, through: Through) -> Result<Ope
         broken: false,
     };
     Ok(Opened { store, torn, migrated_from })
+}
+
+/// Does all that [`open`] does with the records, and nothing with the file.
+pub(crate) fn check(path: &Path, schema: &Schema) -> Result<(), OpenError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("read", path, error)),
+    };
+    let found = understand(path, &bytes, schema)?;
+    let mut records = found.records;
+    bring_forward(path, &mut records, found.version, schema)
+}
+
+/// What the bytes of the file at `path` say, if this program can use it.
+fn understand(path: &Path, bytes: &[u8], schema: &Schema) -> Result<Found, OpenError> {
+    let damaged = |line| OpenError::Damaged {
+        path: path.to_owned(),
+        line,
+        previous: file::beside(path, "previous"),
+    };
+    let found = read(bytes).map_err(damaged)?;
+    let known = schema.version();
+    if found.version > known {
+        return Err(OpenError::TooNew { path: path.to_owned(), found: found.version, known });
+    }
+    Ok(found)
+}
+
+/// Runs the migrations from version `from` to the current one.
+fn bring_forward(
+    path: &Path,
+    records: &mut Records,
+    from: u32,
+    schema: &Schema,
+) -> Result<(), OpenError> {
+    for (version, migration) in (1..).zip(schema.migrations).skip(from.saturating_sub(1) as usize) {
+        let failed = |why| OpenError::Migration { path: path.to_owned(), from: version, why };
+        migration(records).map_err(failed)?;
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -120,13 +154,7 @@ fn migrate(
         return Ok(None);
     }
     let path = &files.path;
-    for (version, migration) in (1..).zip(schema.migrations).skip(from.saturating_sub(1) as usize) {
-        migration(records).map_err(|why| OpenError::Migration {
-            path: path.clone(),
-            from: version,
-            why,
-        })?;
-    }
+    bring_forward(path, records, from, schema)?;
     let kept = files.unused(&format!("v{from}"));
     fs::copy(path, &kept).map_err(|error| failed("copy", path, error))?;
     let rewrite = files.rewrite(records, schema.version());

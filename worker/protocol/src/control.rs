@@ -39,6 +39,10 @@ pub enum Order {
     Speak {
         version: u16,
     },
+    /// The worker leaves, and another one comes within this time.
+    Await {
+        wait_ms: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -132,7 +136,8 @@ mod tests {
             other @ (Order::Unload { .. }
             | Order::Pace { .. }
             | Order::Stop
-            | Order::Speak { .. }) => {
+            | Order::Speak { .. }
+            | Order::Await { .. }) => {
                 panic!("{other:?}")
             }
         };

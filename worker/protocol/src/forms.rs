@@ -47,6 +47,7 @@ pub(crate) const ORDER: Form = OneOf(
         ("pace", Fields(&[("factor", Plain)])),
         ("stop", Plain),
         ("speak", Newer),
+        ("await", Newer),
     ],
     Otherwise::Nothing,
 );

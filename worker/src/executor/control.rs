@@ -67,6 +67,8 @@ impl Worker {
 enum End {
     Stop,
     Alone,
+    /// Another worker was announced to come within this time.
+    Left(Duration),
 }
 
 /// Carries out the orders of one worker after another, until one says stop or none comes.
@@ -75,11 +77,16 @@ pub(super) fn attend(
     listener: &UnixListener,
 ) -> Result<(), ExecutorError> {
     let mut patience = executor.args.orphan_wait.max(FIRST_WAIT);
+    // Until then another worker is to come, though one may fail and leave it to the next.
+    let mut awaited = clock::now();
     while let Some(stream) = accept(listener, patience).map_err(ExecutorError::Control)? {
         match converse(executor, &stream)? {
             End::Stop => return Ok(()),
-            End::Alone => patience = executor.args.orphan_wait,
+            End::Alone => {}
+            End::Left(wait) => awaited = clock::now() + wait,
         }
+        let left = awaited.saturating_duration_since(clock::now());
+        patience = executor.args.orphan_wait.max(left);
     }
     let waited_ms = patience.as_millis() as u64;
     tracing::warn!(waited_ms, "no worker connected; stopping executor");
@@ -139,6 +146,9 @@ fn listen(executor: &Arc<Executor>, stream: &UnixStream) -> Result<End, Executor
             Ok(_) if line.ends_with(b"\n") => {
                 match protocol::read(&line) {
                     Ok(Some(Order::Stop)) => return Ok(End::Stop),
+                    Ok(Some(Order::Await { wait_ms })) => {
+                        return Ok(End::Left(Duration::from_millis(wait_ms)));
+                    }
                     Ok(Some(order)) => obey(executor, order)?,
                     Ok(None) => {
                         let line = String::from_utf8_lossy(&line[..line.len().min(80)]);
@@ -178,7 +188,7 @@ fn obey(executor: &Arc<Executor>, order: Order) -> Result<(), ExecutorError> {
             executor.worker.speak(version);
             executor.announce();
         }
-        Order::Stop => {}
+        Order::Stop | Order::Await { .. } => {}
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     GpuSettings, Told,
     backoff::Retry,
-    lane::{Adopted, Lane, Surroundings},
+    lane::{Adopted, Asked, Lane, Surroundings},
     neighbours::Neighbours,
     observe::{Outcome, Seen},
     process::Identity,
@@ -90,7 +90,7 @@ impl Keeper {
     pub(super) async fn keep(
         mut self,
         mut desired: watch::Receiver<Arc<Desired>>,
-        mut stopping: watch::Receiver<bool>,
+        mut asked: watch::Receiver<Asked>,
         left: Left,
     ) {
         self.look();
@@ -119,17 +119,25 @@ impl Keeper {
                 outcome = self.called() => self.take(outcome),
                 _ = ticks.tick() => if self.call.is_none() { self.look() },
                 () = sleep_until(wakes_at) => {}
-                _ = stopping.wait_for(|stopping| *stopping) => break,
+                _ = asked.wait_for(|asked| *asked != Asked::Run) => break,
             }
             self.act();
             self.tell();
         }
+        let how = match *asked.borrow() {
+            Asked::Leave => Asked::Leave,
+            Asked::Run | Asked::Stop => Asked::Stop,
+        };
+        if how == Asked::Leave && self.call.is_some() {
+            // A reshape is not left half done.
+            self.called().await;
+        }
         let mut ending = JoinSet::new();
         for lane in std::mem::take(&mut self.lanes).into_values() {
-            ending.spawn(lane.end());
+            ending.spawn(lane.end(how));
         }
         // Where another worker may follow, it finds the ranks at work.
-        if self.around.launch.orphan_wait.is_zero() {
+        if self.around.launch.orphan_wait.is_zero() && how == Asked::Stop {
             for rank in std::mem::take(&mut self.ranks).into_values() {
                 ending.spawn(rank.end());
             }

@@ -30,6 +30,19 @@ const MISSES: u32 = 10;
 /// Orders that may wait to be sent; more would be repetitions.
 const ORDERS: usize = 64;
 
+/// How long an executor that is left to another worker waits for it.
+const NEXT_WORKER_WAIT: Duration = Duration::from_secs(60);
+
+/// What is asked of the task of a lane, or of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Run,
+    /// End, and the executors too.
+    Stop,
+    /// End, and leave the executors to another worker.
+    Leave,
+}
+
 pub(super) type Shared = Arc<Mutex<Option<Box<dyn Gpu>>>>;
 
 #[derive(Clone)]
@@ -53,7 +66,7 @@ pub(super) struct Status {
 /// A lane; dropping it kills its executor.
 pub(super) struct Lane {
     orders: mpsc::Sender<Order>,
-    stopping: watch::Sender<bool>,
+    asked: watch::Sender<Asked>,
     status: watch::Receiver<Status>,
     task: JoinHandle<()>,
 }
@@ -103,9 +116,9 @@ impl Lane {
         });
         let (status_tx, status) = watch::channel(first);
         let (orders, inbox) = mpsc::channel(ORDERS);
-        let (stopping, asked) = watch::channel(false);
-        let keeper = Keeper { identity, around, inbox, stopping: asked, status: status_tx };
-        Self { orders, stopping, status, task: tokio::spawn(keeper.keep(adopted)) }
+        let (asking, asked) = watch::channel(Asked::Run);
+        let keeper = Keeper { identity, around, inbox, asked, status: status_tx };
+        Self { orders, asked: asking, status, task: tokio::spawn(keeper.keep(adopted)) }
     }
 
     /// Passes an order on. Lost if too many wait: whoever gives it looks again, and repeats it.
@@ -114,20 +127,20 @@ impl Lane {
     }
 
     pub(super) fn stop(&self) {
-        self.stopping.send_replace(true);
+        self.asked.send_replace(Asked::Stop);
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
+        *self.asked.borrow() == Asked::Stop
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// Stops it, and returns when its executor is gone.
-    pub(super) async fn end(mut self) {
-        self.stop();
+    /// Stops it and returns when its executor is gone, or leaves that to another worker.
+    pub(super) async fn end(mut self, how: Asked) {
+        self.asked.send_replace(how);
         // Only a panic of its own could keep it from ending, and that ends it too.
         let _ = (&mut self.task).await;
     }
@@ -141,7 +154,7 @@ struct Keeper {
     identity: Identity,
     around: Surroundings,
     inbox: mpsc::Receiver<Order>,
-    stopping: watch::Receiver<bool>,
+    asked: watch::Receiver<Asked>,
     status: watch::Sender<Status>,
 }
 
@@ -149,6 +162,8 @@ struct Keeper {
 enum Ended {
     #[error("stopped by the worker")]
     Stopped,
+    #[error("left to another worker")]
+    Left,
     #[error("slice not to be had: {0}")]
     NoSlice(#[from] GpuError),
     #[error("executor not started: {0}")]
@@ -171,8 +186,15 @@ impl Keeper {
         loop {
             let started = Instant::now();
             let ended = self.live(&mut log, adopted.take()).await;
-            if matches!(ended, Ended::Stopped) {
-                break;
+            match ended {
+                Ended::Stopped => break,
+                Ended::Left => return,
+                Ended::NoSlice(_)
+                | Ended::NotStarted(_)
+                | Ended::Silent
+                | Ended::Hung
+                | Ended::Lost(_)
+                | Ended::Exited(_) => {}
             }
             let reason = ended.to_string();
             let wait = backoff.after(started.elapsed());
@@ -185,7 +207,7 @@ impl Keeper {
             });
             tokio::select! {
                 () = sleep(wait) => {}
-                () = asked(&mut self.stopping) => break,
+                _ = asked(&mut self.asked) => break,
             }
         }
         if let Some(log) = log {
@@ -245,11 +267,20 @@ impl Keeper {
             // If it cannot be told, it will be killed.
             let _ = timeout(LISTEN_WAIT, control.order(&Order::Stop)).await;
         }
+        if let (Ended::Left, Some(control)) = (&ended, &mut control) {
+            let wait_ms = NEXT_WORKER_WAIT.as_millis() as u64;
+            // One that cannot be told waits as long as it does for any worker.
+            let _ = timeout(LISTEN_WAIT, control.order(&Order::Await { wait_ms })).await;
+        }
         match ended {
             Ended::Lost(_) => Ended::Exited(process.end().await),
             Ended::Stopped => {
                 process.end().await;
                 Ended::Stopped
+            }
+            Ended::Left => {
+                process.spare();
+                Ended::Left
             }
             Ended::Hung
             | Ended::Silent
@@ -278,7 +309,8 @@ impl Keeper {
                 control = Control::await_connect(&path) => Some(control),
                 how = process.ended() => return Err(Ended::Exited(how)),
                 () = sleep(LISTEN_WAIT) => return Err(Ended::Silent),
-                () = asked(&mut self.stopping) => return Err(Ended::Stopped),
+                // Nobody else could find one that does not listen yet.
+                _ = asked(&mut self.asked) => return Err(Ended::Stopped),
             };
         }
         let Some(control) = connected else { return Err(Ended::Silent) };
@@ -289,7 +321,10 @@ impl Keeper {
             tokio::select! {
                 // What it said is heard before it is called silent.
                 biased;
-                () = asked(&mut self.stopping) => return Err(Ended::Stopped),
+                asked = asked(&mut self.asked) => return Err(match asked {
+                    Asked::Leave => Ended::Left,
+                    Asked::Run | Asked::Stop => Ended::Stopped,
+                }),
                 notice = control.next() => {
                     missed = 0;
                     self.hear(notice?);
@@ -332,7 +367,8 @@ impl Keeper {
     }
 }
 
-async fn asked(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the lane was dropped, which asks for the same.
-    let _ = stopping.wait_for(|stopping| *stopping).await;
+async fn asked(asked: &mut watch::Receiver<Asked>) -> Asked {
+    let end = asked.wait_for(|asked| *asked != Asked::Run).await;
+    // An error means that the lane was dropped, which asks for its end.
+    end.map_or(Asked::Stop, |asked| *asked)
 }

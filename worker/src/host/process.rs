@@ -83,10 +83,10 @@ impl Launch {
             command.env(logging::VARIABLE, selected);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(log));
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let child = command.process_group(0).spawn()?;
         let pid = child.id().and_then(known_pid);
         let pid = pid.ok_or_else(|| io::Error::other("it ended as it began"))?;
-        Ok(Process { pid, kin: Kin::Child(child) })
+        Ok(Process { pid, kin: Kin::Child(child), spared: false })
     }
 }
 
@@ -97,6 +97,17 @@ fn known_pid(pid: u32) -> Option<Pid> {
 pub(super) struct Process {
     pid: Pid,
     kin: Kin,
+    /// It outlives this worker, for another one.
+    spared: bool,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let (Kin::Child(child), false) = (&mut self.kin, self.spared) {
+            // It fails if it has ended, which is as well.
+            let _ = child.start_kill();
+        }
+    }
 }
 
 enum Kin {
@@ -108,7 +119,7 @@ enum Kin {
 impl Process {
     pub(super) fn adopt(pid: u32) -> io::Result<Self> {
         let pid = known_pid(pid).ok_or_else(|| io::Error::other("no process id"))?;
-        Ok(Self { pid, kin: Kin::Stranger(pidfd_open(pid, PidfdFlags::empty())?) })
+        Ok(Self { pid, kin: Kin::Stranger(pidfd_open(pid, PidfdFlags::empty())?), spared: true })
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -140,6 +151,11 @@ impl Process {
             Ok(how) => how,
             Err(_) => self.ended().await,
         }
+    }
+
+    /// Leaves it at work.
+    pub(super) fn spare(mut self) {
+        self.spared = true;
     }
 
     pub(super) async fn kill(self) {

@@ -64,8 +64,15 @@ pub async fn listen(
     tls: impl Fn() -> Option<Arc<ServerConfig>>,
 ) {
     let seats = Arc::new(Semaphore::new(MAX_CONVERSATIONS));
+    let mut open = fleet.open();
     loop {
-        let (stream, peer) = match listener.accept().await {
+        let is_open = *open.borrow_and_update();
+        let accepted = tokio::select! {
+            biased;
+            _ = open.changed() => continue,
+            accepted = listener.accept(), if is_open => accepted,
+        };
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "failed to accept worker connection");
@@ -122,9 +129,11 @@ pub async fn welcome(
     };
     tracing::info!(worker = name, peer, version, "worker joined");
     let Entered { conversation, desired, questions } = entered;
+    let mut closed = fleet.open();
     let parted = tokio::select! {
         parted = hear(&mut reader, &name, conversation, fleet) => parted,
         parted = tell(&mut write, version, &fleet.leadership, (desired, questions)) => parted,
+        _ = closed.wait_for(|open| !open) => Ok(()),
     };
     if fleet.leave(&name, conversation) {
         tracing::info!(worker = name, "worker disconnected (planned)");

@@ -6,6 +6,7 @@
 
 mod asking;
 mod door;
+mod handover;
 mod led;
 mod view;
 
@@ -55,6 +56,8 @@ pub struct Fleet {
     known: Mutex<Known>,
     questions: Questions,
     changed: watch::Sender<()>,
+    /// Whether workers may join and speak.
+    open: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +106,7 @@ impl Fleet {
             known: Mutex::default(),
             questions: Questions::default(),
             changed: watch::Sender::new(()),
+            open: watch::Sender::new(true),
         }
     }
 
@@ -174,7 +178,7 @@ impl Fleet {
     /// Whether it was to be expected: the worker had said that it leaves, or this router ends.
     fn leave(&self, name: &str, conversation: u32) -> bool {
         let mut known = self.known.lock();
-        let mut expected = known.closed;
+        let mut expected = known.closed || !*self.open.borrow();
         if let Some(member) = known.workers.get_mut(name)
             && member.conversation == Some(conversation)
         {

@@ -67,7 +67,7 @@ impl JobError {
             Self::Over { .. } => "over",
             Self::Unkept(KeepError::Follows { .. }) => "not_leader",
             Self::Unkept(KeepError::File(_) | KeepError::Etcd(_)) => "storage",
-            Self::Away { .. } => "unavailable",
+            Self::Unkept(KeepError::HandingOver) | Self::Away { .. } => "unavailable",
         }
     }
 

@@ -4,6 +4,7 @@
 //! it, so that no job is lost, and none is started that was not written down as started.
 
 mod error;
+mod handover;
 mod kept;
 mod record;
 mod submission;
@@ -14,7 +15,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use parking_lot::Mutex;
 use policy::{fleet::SliceId, loan::Account};
 use serde_json::Value;
-use store::{Change, OpenError, Records, Schema, Store};
+use store::{Change, OpenError, Records, Schema};
 use tokio::sync::{Notify, futures::Notified};
 
 pub use policy::{
@@ -60,18 +61,9 @@ pub struct Submitted {
 impl Jobs {
     /// Those kept in `state_dir`; without one, none, and none will be kept.
     pub fn open(state_dir: Option<&Path>) -> Result<Arc<Self>, OpenError> {
-        let mut kept = Kept { next: 1, ..Kept::default() };
-        let mut store = Keeping::Nowhere;
-        if let Some(state_dir) = state_dir {
-            let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
-            if let Some(torn) = &opened.torn {
-                tracing::warn!(kept = %torn.display(), "an unfinished write was set aside");
-            }
-            kept.read(opened.store.records());
-            store = Keeping::File(opened.store);
-        }
-        let (store, kept) = (Mutex::new(store), Mutex::new(kept));
-        Ok(Arc::new(Self { store, kept, changed: Notify::new() }))
+        let jobs = Self::elsewhere();
+        jobs.reopen(state_dir, None)?;
+        Ok(jobs)
     }
 
     /// Those that several routers share, of which none is known yet.
@@ -84,10 +76,7 @@ impl Jobs {
     /// Takes `records` for all there is. May wait for a change that is being written.
     pub fn replace(&self, records: &Records) {
         let _store = self.store.lock();
-        let mut kept = self.kept.lock();
-        *kept = Kept { next: 1, counts: kept.counts, ..Kept::default() };
-        kept.read(records);
-        drop(kept);
+        self.read_all(records);
         self.changed.notify_waiters();
     }
 

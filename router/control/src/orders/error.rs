@@ -27,7 +27,7 @@ impl From<KeepError> for OrderError {
     fn from(error: KeepError) -> Self {
         match error {
             KeepError::Follows { leader } => Self::Follows { leader },
-            KeepError::File(_) | KeepError::Etcd(_) => Self::Unkept(error),
+            KeepError::File(_) | KeepError::Etcd(_) | KeepError::HandingOver => Self::Unkept(error),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod asked;
 mod error;
+mod handover;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use policy::fleet::SliceId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use store::{Change, OpenError, Records, Schema, Store};
+use store::{Change, OpenError, Records, Schema};
 use tokio::sync::watch;
 
 pub use self::{
@@ -81,18 +82,9 @@ pub struct Pin {
 impl Orders {
     /// Those kept in `state_dir`; without one, none, and none will be kept.
     pub fn open(state_dir: Option<&Path>) -> Result<Arc<Self>, OpenError> {
-        let mut standing = StandingOrders::default();
-        let mut store = Keeping::Nowhere;
-        if let Some(state_dir) = state_dir {
-            let opened = Store::open(&state_dir.join(FILE), &SCHEMA)?;
-            if let Some(torn) = &opened.torn {
-                tracing::warn!(kept = %torn.display(), "set aside an unfinished write");
-            }
-            standing = StandingOrders::read(opened.store.records());
-            store = Keeping::File(opened.store);
-        }
-        let standing = watch::Sender::new(Arc::new(standing));
-        Ok(Arc::new(Self { store: Mutex::new(store), shared: false, standing }))
+        let orders = Self::elsewhere();
+        orders.reopen(state_dir, None)?;
+        Ok(orders)
     }
 
     /// Those in etcd, once they are heard of.

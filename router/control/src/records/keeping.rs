@@ -9,6 +9,8 @@ pub(crate) enum Keeping {
     Nowhere,
     File(Store),
     Etcd(SharedRecords),
+    /// With another process, which is taking over from this one or has not handed over yet.
+    Elsewhere,
 }
 
 impl Keeping {
@@ -18,6 +20,7 @@ impl Keeping {
             Self::Nowhere => Ok(()),
             Self::File(store) => Ok(store.commit(change)?),
             Self::Etcd(records) => records.commit(change),
+            Self::Elsewhere => Err(KeepError::HandingOver),
         }
     }
 }

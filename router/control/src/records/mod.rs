@@ -3,10 +3,10 @@
 mod keeping;
 mod keys;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use etcd::{Client, EtcdError, Txn};
-use store::{Change, CommitError, Records};
+use store::{Change, CommitError, OpenError, Records, Schema, Store};
 use tokio::runtime::Handle;
 
 pub(crate) use self::{
@@ -25,6 +25,9 @@ pub enum KeepError {
     /// Nobody could be asked, so that it may have been kept or not.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
+    /// Another process has the store at the moment.
+    #[error("this router is being replaced by a new one; try again in a second")]
+    HandingOver,
     /// Only the router that leads may change it.
     #[error("this router does not lead; {}", whom(.leader.as_ref()))]
     Follows { leader: Option<Leader> },
@@ -78,6 +81,15 @@ impl SharedRecords {
         }
         Ok(())
     }
+}
+
+/// Opens the store at `path`, and logs what was set aside.
+pub(crate) fn open(path: &Path, schema: &Schema) -> Result<Store, OpenError> {
+    let opened = Store::open(path, schema)?;
+    if let Some(torn) = &opened.torn {
+        tracing::warn!(kept = %torn.display(), "set aside an unfinished write");
+    }
+    Ok(opened.store)
 }
 
 /// The record of a pair; nothing if it is not JSON, which no router writes.

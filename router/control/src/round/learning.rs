@@ -47,6 +47,18 @@ impl LearnedWriter {
         memory
     }
 
+    /// Stores what rounds have learned now, and returns when it is.
+    pub(super) async fn flush(&mut self, control: &Control, memory: &round::Memory) {
+        if let Some(writing) = self.writing.take() {
+            let _ = writing.await;
+        }
+        self.written_at = control.clock().now();
+        let memory = kept(&memory.place, &control.config(), self.written_at);
+        let (learned, failed) = (Arc::clone(control.learned()), self.failed);
+        let written = spawn_blocking(move || write(&learned, &memory, failed)).await;
+        self.failed = !written.unwrap_or(false);
+    }
+
     /// Writes what rounds have learned, if it is time, while they go on.
     pub(super) async fn write(&mut self, control: &Control, memory: &round::Memory) {
         if let Some(written) = self.writing.take_if(|writing| writing.is_finished()) {

@@ -55,6 +55,16 @@ pub async fn run(control: Weak<Control>) {
     let mut rounds: Option<Rounds> = None;
     while let Some(control) = control.upgrade() {
         let mut news = control.leadership().news();
+        if control.pause().is_wanted() {
+            if let (Some(writer), Some(rounds)) = (&mut writer, &rounds) {
+                writer.flush(&control, &rounds.memory).await;
+            }
+            control.pause().paused();
+            let mut pause = control.pause().changed();
+            drop(control);
+            let _ = timeout(TICK, pause.wait_for(|wanted| !wanted)).await;
+            continue;
+        }
         let Some(term) = control.leadership().acts() else {
             rounds = None;
             drop(control);
@@ -74,6 +84,8 @@ pub async fn run(control: Weak<Control>) {
         writer.write(&control, &current.memory).await;
         let wait = current.wait(&round);
         rounds = Some(current);
+        control.pause().ran();
+        let mut pause = control.pause().changed();
         drop(control);
         let news = async {
             tokio::select! {
@@ -81,6 +93,7 @@ pub async fn run(control: Weak<Control>) {
                 _ = linked.changed() => {}
                 () = changed => {}
                 _ = news.changed() => {}
+                _ = pause.wait_for(|wanted| *wanted) => {}
             }
         };
         // Whether something changed or time passed, the next round looks.

@@ -74,6 +74,10 @@ impl Activity {
         self.http2.store(true, Relaxed);
     }
 
+    pub(super) fn is_http2(&self) -> bool {
+        self.http2.load(Relaxed)
+    }
+
     /// A write was tried; `blocked` if the client is not reading.
     pub(super) fn wrote(&self, blocked: bool) {
         let stalled = self.stalled_us.load(Relaxed) != NOT_STALLED;

@@ -114,6 +114,9 @@ where
                     if changed.is_err() || now == Phase::Cut {
                         return;
                     }
+                    if now == Phase::HandedOver && activity.is_http2() {
+                        connection.as_mut().graceful_shutdown();
+                    }
                     if now == Phase::Closing {
                         limits.header_timeout = limits.header_timeout.min(LAST_REQUEST);
                         if !activity.expects_request() {

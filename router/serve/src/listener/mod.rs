@@ -96,17 +96,20 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
-    /// Serves until `phase` is [`Phase::Closing`] and the last connection is done.
+    /// Serves until `phase` is [`Phase::HandedOver`] or later and the last connection is done.
     pub async fn serve(self, phase: watch::Receiver<Phase>) {
         let open = Arc::default();
         let mut closing = phase.clone();
+        let mut accepting = self.shared.drain.accepting();
         let mut complained: Option<Instant> = None;
         loop {
-            let close = closing.wait_for(|phase| *phase >= Phase::Closing).map(drop);
+            let accepts = *accepting.borrow_and_update();
+            let close = closing.wait_for(|phase| *phase >= Phase::HandedOver).map(drop);
             tokio::select! {
                 biased;
                 () = close => break,
-                accepted = self.tcp.accept() => {
+                _ = accepting.changed() => {}
+                accepted = self.tcp.accept(), if accepts => {
                     let Err(error) = self.welcome(accepted, &open, &phase) else { continue };
                     if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
                         complained = Some(Instant::now());
@@ -116,8 +119,11 @@ where
                 }
             }
         }
-        // Clients the kernel has already let in would be reset by closing the listener.
-        while let Some(accepted) = self.tcp.accept().now_or_never() {
+        // Clients the kernel has already let in would be reset by closing the listener, unless another
+        // process has it too.
+        while *phase.borrow() != Phase::HandedOver
+            && let Some(accepted) = self.tcp.accept().now_or_never()
+        {
             if self.welcome(accepted, &open, &phase).is_err() {
                 break;
             }
