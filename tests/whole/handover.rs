@@ -66,7 +66,11 @@ fn handovers_under_load_lose_no_request_and_no_step() {
 
 #[test]
 fn a_router_is_replaced_while_its_workers_serve() {
-    let setup = Setup::new().router("state_dir = \"state\"").sleeper("m", 5, "slo_ms = 20000");
+    let setup = Setup::new().router("state_dir = \"state\"\ndrain_delay_s = 0").sleeper(
+        "m",
+        5,
+        "slo_ms = 20000",
+    );
     let Split { mut router, mut worker, .. } = Split::start(setup, ONE_GPU);
     let load = SteadyLoad::start(router.inference(), 90);
     load.wait_served(10);
@@ -124,7 +128,11 @@ fn the_demo_is_replaced_too() {
 
 #[test]
 fn replace_starts_normally_where_nothing_runs() {
-    let setup = Setup::new().router("state_dir = \"state\"").sleeper("m", 5, "slo_ms = 20000");
+    let setup = Setup::new().router("state_dir = \"state\"\ndrain_delay_s = 0").sleeper(
+        "m",
+        5,
+        "slo_ms = 20000",
+    );
     let setup = setup.gpus(1);
     let config = setup.folder().write("sluice.toml", setup.text());
     let folder = setup.into_folder();
@@ -137,7 +145,7 @@ fn replace_starts_normally_where_nothing_runs() {
 
 #[test]
 fn idle_connections_are_closed_after_a_last_answer() {
-    let setup = Setup::new().router("state_dir = \"state\"\ndrain_timeout_s = 60");
+    let setup = Setup::new().router("state_dir = \"state\"\ndrain_delay_s = 0");
     let mut old = setup.sleeper("m", 5, "slo_ms = 20000").gpus(1).start();
     let mut idle = old.client();
     assert_eq!(idle.infer("m", &Body::row()).header("connection"), None);
@@ -154,7 +162,11 @@ fn idle_connections_are_closed_after_a_last_answer() {
 
 #[test]
 fn sigusr2_starts_the_successor() {
-    let setup = Setup::new().router("state_dir = \"state\"").sleeper("m", 5, "slo_ms = 20000");
+    let setup = Setup::new().router("state_dir = \"state\"\ndrain_delay_s = 0").sleeper(
+        "m",
+        5,
+        "slo_ms = 20000",
+    );
     let mut old = setup.gpus(1).start();
     let executors = old.executors();
     old.signal(Signal::USR2);

@@ -7,6 +7,7 @@ use router::handover::{
     message::{FromNew, FromOld, Hello, VERSIONS},
     path_in,
 };
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::net::UnixStream;
 
@@ -108,7 +109,7 @@ fn a_successor_that_dies_at_any_step_changes_nothing() {
     // What failed before does not keep a real one from succeeding.
     let mut new = replace_after_failures(program);
     assert_eq!(new.client().infer("m", &Body::row()).status, 200);
-    new.signal(rustix::process::Signal::TERM);
+    new.signal(Signal::TERM);
     assert_eq!(new.wait_end().0, Some(0));
 }
 
@@ -162,6 +163,7 @@ fn what_cannot_work_is_refused_before_anything_happens() {
     assert_eq!(fs::read_to_string(&state).unwrap(), newer, "nobody touched it");
     fs::write(&state, kept).unwrap();
 
-    let program = replace(program, "up");
-    drop(program);
+    let mut new = replace(program, "up");
+    new.signal(Signal::TERM);
+    assert_eq!(new.wait_end().0, Some(0));
 }
