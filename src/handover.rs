@@ -23,14 +23,14 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use crate::program::{chain, failed};
+use crate::program::{chain, failed, runtime_dir};
 
 const REPLACE: &str = "--replace";
 
 /// Where the router of `config` listens for its successor.
 pub(crate) fn socket(config: &Config) -> Option<PathBuf> {
     let Some(state_dir) = &config.router.state_dir else {
-        return Some(path_by(&crate::up::runtime_dir(), config.router.listen));
+        return Some(path_by(&runtime_dir(), config.router.listen));
     };
     Some(path_in(&std::path::absolute(state_dir).ok()?.join("run")))
 }

@@ -1,8 +1,9 @@
 //! Code shared by commands: what they print, and how those that serve start.
 
 use std::{
+    env,
     io::{Write, stderr, stdout},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -113,6 +114,13 @@ fn open(index: usize, gpu: Gpu, run_dir: &Path) -> Open {
             Ok(Box::new(gpu))
         }),
     }
+}
+
+/// Where this user's sockets are.
+pub(crate) fn runtime_dir() -> PathBuf {
+    // The variable may name another user's, or one that is gone, after `su` or in a container.
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    runtime.filter(|path| path.is_dir()).unwrap_or_else(env::temp_dir)
 }
 
 /// An error and all its causes, in one line, without repetition.

@@ -18,7 +18,6 @@ use router::{
 use tokio::sync::mpsc;
 use worker::{GpuSettings, Launch};
 
-pub(crate) use self::run_dir::runtime_dir;
 use self::{local::LocalWorker, run_dir::RunDir};
 use crate::{
     notify,

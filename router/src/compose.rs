@@ -1,15 +1,10 @@
 //! The router as a whole: both listeners, the loops behind them, and an orderly end.
 
-use std::{
-    io,
-    net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+mod succession;
+
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use config::Config;
-use control::Stored;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::json;
@@ -23,13 +18,13 @@ use serve::{
 use store::OpenError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::interval,
 };
 
+use self::succession::Listeners;
 use crate::{
     admin::{self, Admin, Hooks},
     election::{Candidacy, Election, Ground},
@@ -37,15 +32,10 @@ use crate::{
     handover::{
         self,
         give::{Giver, Giving},
-        message::Frozen,
         take::{TakeError, Taken},
     },
-    jobs::Jobs,
-    leader::Leadership,
-    learned::Learned,
     metrics,
     office::Office,
-    orders::Orders,
     registry::Registry,
     reload::{self, reload},
     round,
@@ -127,18 +117,13 @@ impl Router {
         let access = Access::new(&config.tenants, &config.keys);
         let ground = config.etcd.as_ref().map(|etcd| Ground::new(etcd, admin_at));
         let state_dir = settings.state_dir.clone();
-        let stored = stored(ground.as_ref(), state_dir.as_deref(), taken.is_some())?;
+        let stored = succession::stored(ground.as_ref(), state_dir.as_deref(), taken.is_some())?;
         let registry = Registry::start(config, stored)?;
         let fleet = Arc::clone(registry.fleet());
         let state = Arc::new(ServerState::new(registry, settings, access, Arc::default()));
         reload::secure(&state, tls);
         if let Some(taken) = &mut taken {
-            state.drain.accept(false);
-            fleet.speak(false);
-            state.backend.control().pause().from_the_start();
-            let frozen = taken.attach(&state.backend).await?;
-            reopen(&state, state_dir.as_deref(), frozen).await?;
-            fleet.speak(true);
+            succession::begin(&state, state_dir.as_deref(), taken).await?;
         }
         reload::trace(&state, tracing.as_ref(), &build);
         state.backend.loaded(true, wall_s());
@@ -292,67 +277,6 @@ impl LocalDoor {
     }
 }
 
-/// Listeners that are bound here, or that the router before had.
-struct Listeners<'t> {
-    taken: Option<&'t mut Taken>,
-    /// By name, to be passed on to the next.
-    copies: Vec<(&'static str, OwnedFd)>,
-}
-
-impl Listeners<'_> {
-    async fn bind(
-        &mut self,
-        name: &'static str,
-        address: SocketAddr,
-    ) -> Result<TcpListener, StartError> {
-        let taken = self.taken.as_mut().and_then(|taken| taken.listener(name, address));
-        let listener = match taken {
-            Some(listener) => TcpListener::from_std(listener)?,
-            None => bind(address).await?,
-        };
-        self.copies.push((name, listener.as_fd().try_clone_to_owned()?));
-        Ok(listener)
-    }
-}
-
-/// The stores; of a router that replaces another they are opened later.
-fn stored(
-    ground: Option<&Ground>,
-    state_dir: Option<&Path>,
-    replaces: bool,
-) -> Result<Stored, OpenError> {
-    let (jobs, orders, leadership) = match ground {
-        Some(ground) => (
-            Jobs::shared(ground.records()),
-            Orders::shared(ground.records()),
-            Arc::clone(ground.leadership()),
-        ),
-        None if replaces => (Jobs::elsewhere(), Orders::elsewhere(), Leadership::alone()),
-        None => (Jobs::open(state_dir)?, Orders::open(state_dir)?, Leadership::alone()),
-    };
-    let learned = if replaces { Learned::elsewhere() } else { Learned::open(state_dir)? };
-    Ok(Stored { jobs, orders, learned, leadership })
-}
-
-/// Opens the stores that the router before has closed.
-async fn reopen(
-    state: &ServerState<Registry>,
-    state_dir: Option<&Path>,
-    frozen: Frozen,
-) -> Result<(), StartError> {
-    let (control, state_dir) = (Arc::clone(state.backend.control()), state_dir.map(Path::to_owned));
-    let opened = tokio::task::spawn_blocking(move || {
-        let state_dir = state_dir.as_deref();
-        control.jobs().reopen(state_dir, frozen.jobs.as_ref())?;
-        control.orders().reopen(state_dir, frozen.orders.as_ref())?;
-        control.learned().reopen(state_dir, frozen.learned.as_ref())
-    });
-    match opened.await {
-        Ok(opened) => Ok(opened?),
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-    }
-}
-
 fn stand(ground: Ground, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, JoinSet<()>) {
     let control = state.backend.control();
     let (plane, fleet) = (Arc::clone(control.plane()), Arc::clone(control.fleet()));
@@ -369,11 +293,6 @@ async fn follow_orders(state: Arc<ServerState<Registry>>) {
         let state = Arc::clone(&state);
         let _ = tokio::task::spawn_blocking(move || reload::aim(&state.backend)).await;
     }
-}
-
-async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|source| StartError::Listen { address, source })
 }
 
 fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {

@@ -1,13 +1,14 @@
 //! A private directory for the sockets of a run.
 
 use std::{
-    env,
     fs::{self, DirBuilder},
     io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process,
 };
+
+use crate::program::runtime_dir;
 
 /// The directory. Dropping it removes it, unless it outlives the run or another process has it.
 #[derive(Debug)]
@@ -68,13 +69,6 @@ impl RunDir {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Where this user's sockets are.
-pub(crate) fn runtime_dir() -> PathBuf {
-    // The variable may name another user's, or one that is gone, after `su` or in a container.
-    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    runtime.filter(|path| path.is_dir()).unwrap_or_else(env::temp_dir)
 }
 
 impl Drop for RunDir {

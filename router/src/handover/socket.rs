@@ -55,12 +55,9 @@ pub enum SocketError {
 
 impl From<io::Error> for SocketError {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionReset => Self::Closed,
-            _ => Self::Io(error),
-        }
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let closed = matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset);
+        if closed { Self::Closed } else { Self::Io(error) }
     }
 }
 
