@@ -54,12 +54,14 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
             return Verdict { stdout, stderr: String::new(), code: BAD_CONFIGURATION };
         }
     };
-    let denied = args.deny_warnings && !warnings.is_empty();
+    let short = crate::program::short_of_cores(&config);
+    let denied = args.deny_warnings && (!warnings.is_empty() || short.is_some());
     let mut verdict = Verdict::default();
     match args.format {
         Format::Text => {
             verdict.stderr =
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+            verdict.stderr.extend(short.iter().map(|why| format!("warning: {why}\n")));
             if args.print {
                 verdict.stdout = config.effective.to_string();
             } else if !denied {
@@ -74,7 +76,7 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
         }
     }
     if denied {
-        let count = warnings.iter().count();
+        let count = warnings.iter().count() + usize::from(short.is_some());
         verdict.stderr +=
             &format!("{}: {count} warnings, and --deny-warnings is set\n", args.file.display());
         verdict.code = BAD_CONFIGURATION;
@@ -107,12 +109,11 @@ mod tests {
             verdict.stdout,
             "configs/demo.toml: good\n\
              inference on 127.0.0.1:8000, admin on 127.0.0.1:8002\n\
-             model digits: onnx, 50 ms for 99 % of requests, batches to 32, 1 to 4 replicas of \
+             model digits: onnx, 50 ms for 99 % of requests, batches to 32, 1 or more replicas of \
              512 MiB\n\
-             model langid: onnx, 50 ms for 99 % of requests, batches to 64, 1 to 4 replicas of \
+             model langid: onnx, 50 ms for 99 % of requests, batches to 64, 1 or more replicas of \
              512 MiB\n\
-             gpu 0: simulated:A100-80GB: 7g.80gb@0\n\
-             gpu 1: simulated:A100-80GB: 7g.80gb@0\n\
+             gpu 0: cpu:auto: divided as needed\n\
              open to all who reach it; admin on loopback only\n"
         );
     }

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// Label of the slice
     #[arg(long)]
     slice: String,
-    /// CUDA device of the slice
+    /// CUDA device of the slice, or its cores, as cores:2,3
     #[arg(long)]
     device: Option<String>,
     /// Directory for sockets
@@ -42,7 +42,14 @@ pub(crate) struct Args {
 
 /// Serves until its worker stops it or is gone.
 pub(crate) fn run(args: Args) -> ExitCode {
+    // Before there is any thread but this one.
+    let cores = args.device.as_deref().and_then(worker::cores::cores);
+    let pinned = cores.map_or(Ok(()), |cores| worker::cores::pin(&cores));
     crate::log::start_plain();
+    if let Err(error) = pinned {
+        tracing::error!(%error, device = args.device, "failed to run on the slice's cores alone");
+        return ExitCode::FAILURE;
+    }
     let Args { gpu, position, lane, slice, device, run_dir, listen, cert, key, orphan_wait_ms } =
         args;
     let program = match std::env::current_exe() {

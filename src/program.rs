@@ -12,8 +12,9 @@ use std::{
 use config::{Config, Gpu, Problems, Warnings};
 use worker::{
     GpuSettings, Lending, Limits, Open,
+    cores::{Offer, offer},
     gpu::{
-        GpuError,
+        CoreDevice, CoreSetup, GpuError,
         nvml::Library,
         simulated::{Delays, Setup, SimulatedGpu},
     },
@@ -60,13 +61,42 @@ pub(crate) fn warned(read: Result<(Config, Warnings), Problems>) -> Result<Confi
     Ok(config)
 }
 
-pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Vec<GpuSettings> {
-    let gpu = |(index, worker): (usize, &config::Worker)| GpuSettings {
-        source: worker.gpu.source(),
-        open: open(index, worker.gpu.clone(), run_dir),
-        pinned: worker.geometry.clone(),
+/// The devices of a file: its GPUs, and its cores, at most 8 a device.
+pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Result<Vec<GpuSettings>, String> {
+    let mut offers = offers(config)?.into_iter();
+    let mut gpus: Vec<GpuSettings> = Vec::new();
+    for worker in &config.workers {
+        let pinned = worker.geometry.clone();
+        let open: Open = match &worker.gpu {
+            Gpu::Simulated { kind } => simulated(gpus.len(), kind, run_dir),
+            Gpu::Nvml { index, library } => nvml(*index, library.clone()),
+            Gpu::Cores(_) => {
+                gpus.extend(cores(offers.next(), gpus.len(), run_dir, pinned.as_deref()));
+                continue;
+            }
+        };
+        gpus.push(GpuSettings { source: worker.gpu.source(), open, pinned });
+    }
+    Ok(gpus)
+}
+
+/// The cores of each `[[worker]]` of cores, or why this process cannot offer so many.
+fn offers(config: &Config) -> Result<Vec<Offer>, String> {
+    let cores = |worker: &config::Worker| match worker.gpu {
+        Gpu::Cores(cores) => Some(cores.count()),
+        Gpu::Simulated { .. } | Gpu::Nvml { .. } => None,
     };
-    config.workers.iter().enumerate().map(gpu).collect()
+    let wanted: Vec<Option<u32>> = config.workers.iter().filter_map(cores).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let file = &config.effective.file;
+    offer(&wanted).map_err(|error| format!("{file}: [[worker]]: {error}"))
+}
+
+/// Why this machine cannot offer what a file says, if it cannot.
+pub(crate) fn short_of_cores(config: &Config) -> Option<String> {
+    offers(config).err()
 }
 
 pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>, String> {
@@ -92,28 +122,49 @@ pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>
     }))
 }
 
-fn open(index: usize, gpu: Gpu, run_dir: &Path) -> Open {
-    match gpu {
-        Gpu::Simulated { kind } => {
-            let path = run_dir.join(format!("gpu{index}.simulated"));
-            let kind = mig::kind(&kind);
-            Arc::new(move || {
-                let setup = Setup {
-                    kind: kind
-                        .clone()
-                        .map_err(|error| GpuError::Simulated { reason: error.to_string() })?,
-                    name: path.display().to_string(),
-                    path: path.clone(),
-                    delays: Delays::default(),
-                };
-                Ok(Box::new(SimulatedGpu::open(&setup)?))
-            })
-        }
-        Gpu::Nvml { index, library } => Arc::new(move || {
-            let gpu = Library::open(library.as_deref())?.gpu(index)?;
-            Ok(Box::new(gpu))
-        }),
+/// The devices of the cores one `[[worker]]` offers, from index `first` on.
+fn cores(
+    offer: Option<Offer>,
+    first: usize,
+    run_dir: &Path,
+    pinned: Option<&[String]>,
+) -> Vec<GpuSettings> {
+    let Some(Offer { devices, memory_mib, split }) = offer else { return Vec::new() };
+    for (core, other) in split {
+        tracing::warn!(core, other, "offered core is one of two threads of a physical core");
     }
+    let device = |(index, cores): (usize, Vec<usize>)| {
+        let source = format!("cpu:{}", worker::cores::list(&cores));
+        let memory_mib = memory_mib.saturating_mul(cores.len() as u64);
+        let path = run_dir.join(format!("cpu{index}.cores"));
+        let setup = CoreSetup { cores, memory_mib, path };
+        let open: Open = Arc::new(move || Ok(Box::new(CoreDevice::open(&setup)?)));
+        GpuSettings { source, open, pinned: pinned.map(<[String]>::to_vec) }
+    };
+    (first..).zip(devices).map(device).collect()
+}
+
+fn simulated(index: usize, kind: &str, run_dir: &Path) -> Open {
+    let path = run_dir.join(format!("gpu{index}.simulated"));
+    let kind = mig::kind(kind);
+    Arc::new(move || {
+        let setup = Setup {
+            kind: kind
+                .clone()
+                .map_err(|error| GpuError::Simulated { reason: error.to_string() })?,
+            name: path.display().to_string(),
+            path: path.clone(),
+            delays: Delays::default(),
+        };
+        Ok(Box::new(SimulatedGpu::open(&setup)?))
+    })
+}
+
+fn nvml(index: u32, library: Option<PathBuf>) -> Open {
+    Arc::new(move || {
+        let gpu = Library::open(library.as_deref())?.gpu(index)?;
+        Ok(Box::new(gpu))
+    })
 }
 
 /// Where this user's sockets are.

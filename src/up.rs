@@ -181,7 +181,8 @@ fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, Launch
         orphan_wait,
         lending,
     };
-    Ok((gpus(config, run_dir.path()), launch))
+    let gpus = gpus(config, run_dir.path()).map_err(|why| bad(&why))?;
+    Ok((gpus, launch))
 }
 
 fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {

@@ -68,7 +68,10 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
         Ok(program) => program,
         Err(error) => return failed(&format!("cannot find this program's path: {error}")),
     };
-    let gpus = gpus(config, &join.run_dir);
+    let gpus = match gpus(config, &join.run_dir) {
+        Ok(gpus) => gpus,
+        Err(why) => return bad(&why),
+    };
     let (run_dir, listen) = (join.run_dir, join.advertise);
     let lending = match lending(config, &run_dir) {
         Ok(lending) => lending,

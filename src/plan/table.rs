@@ -80,7 +80,7 @@ fn pictures(problem: &Problem, plan: &Plan) -> String {
 
 fn picture(problem: &Problem, slices: &[Slice]) -> String {
     let Some(first) = slices.first() else { return String::new() };
-    let width = mig::kind(first.kind).map_or(8, |kind| usize::from(kind.memory_slices));
+    let width = mig::device(first.kind).map_or(8, |kind| usize::from(kind.memory_slices));
     let (mut profiles, mut tenants) = ("|".to_owned(), "|".to_owned());
     let mut at = 0;
     let draw = |text: &str, cells: usize| format!("{:<1$.1$}|", text, cells * CELL - 1);

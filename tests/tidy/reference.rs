@@ -42,6 +42,11 @@ fn configuration_page_matches_the_declarations() {
 }
 
 #[test]
+fn configuration_file_matches_the_declarations() {
+    page("configs/reference.toml", &config::reference());
+}
+
+#[test]
 fn endpoint_page_matches_the_tables() {
     let mut text = "# Endpoints\n\nEvery path that the router serves, for operators who write clients, \
         proxies and access rules.\nThe tests render this page from the tables that the routes are built from.\n\
@@ -97,7 +102,7 @@ The endpoint is open to everyone who reaches the port. The format is Prometheus 
 whatever format the scraper prefers. Every series of a configured model exists from the start, at zero. \
 Slices and tenants that are gone leave no series. What a GPU does not report is absent, not zero.
 
-- `gpu` and `slice` are stable labels, such as `gpu0` and `gpu0:3g@4`, after the worker's name if the worker is another process.
+- `gpu` and `slice` are stable labels, such as `gpu0` and `gpu0:3g@4`, or `cpu0` and `cpu0:2@0` for cores, after the worker's name if the worker is another process.
 - `tenant` is a configured name, or `other`.
 - Attainment of an objective: see [Monitor](../how-to/monitor.md).
 

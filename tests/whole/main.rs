@@ -6,6 +6,7 @@ mod bad_input;
 mod client;
 mod command_line;
 mod control;
+mod cores;
 mod document;
 mod drain;
 mod endpoints;

@@ -12,6 +12,15 @@ pub(crate) const ONE_GPU: &str = "[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 pub(crate) const TWO_GPUS: &str =
     "[[worker]]\ngpu = \"simulated:A100-80GB\"\n[[worker]]\ngpu = \"simulated:A100-80GB\"\n";
 
+/// `settings` of a model, which has one replica unless they say otherwise: a test that is not about
+/// placement should not get another.
+fn one_replica(settings: &str) -> String {
+    if settings.contains("replicas") {
+        return settings.to_owned();
+    }
+    format!("{settings}\nreplicas = {{ min = 1, max = 1 }}")
+}
+
 /// A configuration in the making, with the files it names.
 ///
 /// Every model made by [`Setup::sleeper`] takes FP32 rows of four as `x` and gives them back as `y`.
@@ -44,6 +53,7 @@ impl Setup {
              7g.80gb,1,1,1,{latency_ms}\n7g.80gb,1024,1,1,{latency_ms}\n"
         );
         self.folder.write(&format!("{name}.csv"), csv);
+        let settings = one_replica(settings);
         self.tables(&format!(
             "[[model]]\nname = \"{name}\"\nengine = \"synthetic\"\nprofile_csv = \"{name}.csv\"\n\
              inputs = [{{ name = \"x\", datatype = \"FP32\", shape = [-1, 4] }}]\n\
@@ -58,6 +68,7 @@ impl Setup {
             self.folder.path().join("digits.onnx"),
         )
         .unwrap();
+        let settings = one_replica(settings);
         self.tables(&format!(
             "[[model]]\nname = \"digits\"\nengine = \"onnx\"\npath = \"digits.onnx\"\n{settings}\n"
         ))

@@ -1,10 +1,11 @@
-//! GPUs: what exists, how it fares, and how it is cut.
+//! GPUs, and cores as if they were one: what exists, how it fares, and how it is cut.
 //!
 //! Nothing here remembers the driver's handles: one may die with its slice and be given to another,
 //! so everything is found anew by UUID or id, and after acting the GPU is read again and the truth
 //! reported. A slice can be destroyed only by someone who holds the proof that nothing uses it,
 //! which only a look at its processes and [leases](Lease) can make.
 
+mod cores;
 mod error;
 mod lease;
 pub mod nvml;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use mig::Geometry;
 
 use self::simulated::Work;
+pub use cores::{CoreDevice, CoreSetup};
 pub use error::{GpuError, User};
 pub use lease::Lease;
 pub use survey::{

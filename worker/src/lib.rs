@@ -7,6 +7,7 @@
 //! executor itself. [`gpu`] reads and cuts the GPUs the slices are of.
 
 mod clock;
+pub mod cores;
 pub mod engine;
 mod executor;
 mod executor_paths;

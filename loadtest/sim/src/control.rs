@@ -342,6 +342,7 @@ fn terms(study: &Study, fleet: &SimFleet, problem: &Problem) -> Vec<ModelTerms> 
         replicas_max: model.replicas_max,
         measured: model.measured.clone(),
         load: model.load,
+        home: model.home,
         editions: editions.clone(),
     };
     problem.models.iter().zip(&fleet.models).map(model).collect()

@@ -169,6 +169,7 @@ pub(crate) fn problem(study: &Study, demands: &[f64]) -> Problem {
             bandwidth: load.tlb,
             pcie: load.pcie,
         }),
+        home: policy::fleet::Home::Any,
         slowdown: 1.0,
     };
     Problem {

@@ -107,6 +107,7 @@ pub fn whole_gpus(count: u32) -> Vec<Slice> {
         share: 1.0,
         speed: 1.0,
         memory_mib: 80 << 10,
+        cores: false,
         held: Held::Free,
     };
     (0..count).map(gpu).collect()

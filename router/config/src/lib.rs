@@ -16,6 +16,7 @@ mod page;
 pub mod planfile;
 mod problems;
 mod profile;
+mod reference;
 mod report;
 mod secrets;
 mod source;
@@ -38,6 +39,7 @@ pub use self::{
     page::page,
     problems::{Problem, Problems, Warnings},
     profile::{Profile, Row},
+    reference::reference,
     report::CheckReport,
     secrets::KeyHash,
     source::{Environment, Source},
@@ -52,6 +54,6 @@ pub use self::{
         router::{AccessLog, RouterSettings},
         tls::Tls,
         tracing::Tracing,
-        worker::{Gpu, Join, JoinTls, Slice, Worker, read_token},
+        worker::{Cores, Gpu, Join, JoinTls, Slice, Worker, read_token},
     },
 };

@@ -32,14 +32,15 @@ After reading a row you can set the key and know how a change takes effect.
 The file is TOML. Unknown keys are rejected. Paths are relative to the file. `SIGHUP` and
 `POST /admin/v1/reload` read the file again and apply all of it or nothing. *Reload* in the last
 column means that a reload applies a change; with a change that needs a *restart*, the reload is
-rejected. configs/router.toml and configs/worker.toml are complete examples. This page is rendered from the
+rejected. configs/reference.toml has every key as a file. This page is rendered from the
 program's own declarations.
 ";
 
 type Parts = fn(&mut Section<'_>, &mut Notes<'_>) -> Vec<Found>;
 
-pub fn page() -> String {
-    let tables: [(&TableSpec, Parts); 12] = [
+/// Every table of the file and its keys, as declared.
+pub(crate) fn tables() -> Vec<(&'static TableSpec, Vec<Entry>)> {
+    let tables: [(&'static TableSpec, Parts); 12] = [
         (&ROUTER, |s, n| vec![RouterSettings::read(s, n).1]),
         (&MODEL, model::parts),
         (&TENANT, |s, n| vec![Tenant::read(s, n).1]),
@@ -53,10 +54,16 @@ pub fn page() -> String {
         (&WORKER, |s, n| vec![WorkerKeys::read(s, n).1]),
         (&JOIN, |s, n| vec![JoinKeys::read(s, n).1]),
     ];
-    let mut page = HEAD.to_owned();
-    for (table, parts) in tables {
+    let entries = |(table, parts): (&'static TableSpec, Parts)| {
         let found = parts(&mut Section::absent(table.title), &mut Notes::unread());
-        let entries: Vec<Entry> = found.into_iter().flat_map(|part| part.entries).collect();
+        (table, found.into_iter().flat_map(|part| part.entries).collect())
+    };
+    tables.into_iter().map(entries).collect()
+}
+
+pub fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for (table, entries) in tables() {
         let whole = effect(table.whole);
         page += &format!("\n## `{}`\n\n{}\n\n", table.title, table.about);
         page += "| key | value | default | meaning | change |\n|---|---|---|---|---|\n";

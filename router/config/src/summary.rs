@@ -29,7 +29,8 @@ pub struct ModelSummary {
     pub slo_target: f64,
     pub max_batch: u32,
     pub replicas_min: u32,
-    pub replicas_max: u32,
+    /// Absent: as many as fit.
+    pub replicas_max: Option<u32>,
     pub memory_mib: u64,
 }
 
@@ -108,8 +109,8 @@ impl Config {
             return Err(Problems::of_file(file, message));
         }
         if self.workers.is_empty() {
-            let message = "no [[worker]]: `up` needs a GPU to start executors on, such as \
-                           gpu = \"simulated:A100-80GB\"";
+            let message = "no [[worker]]: `up` needs cores or a GPU to start executors on, such as \
+                           cpu = \"auto\" or gpu = \"nvml:0\"";
             return Err(Problems::of_file(file, message));
         }
         if self.models.is_empty() {
@@ -132,7 +133,11 @@ impl fmt::Display for Summary {
             writeln!(f, "model {model}")?;
         }
         for (index, gpu) in self.gpus.iter().enumerate() {
-            let slices = if gpu.slices.is_empty() { "as it is" } else { &gpu.slices.join(", ") };
+            let slices = match gpu.slices.is_empty() {
+                true if gpu.gpu.starts_with("cpu:") => "divided as needed",
+                true => "as it is",
+                false => &gpu.slices.join(", "),
+            };
             writeln!(f, "gpu {index}: {}: {slices}", gpu.gpu)?;
         }
         match (self.tenants, self.keys) {
@@ -152,9 +157,10 @@ impl fmt::Display for ModelSummary {
             self.name, self.engine, self.slo_ms, self.max_batch,
         )?;
         match (self.replicas_min, self.replicas_max) {
-            (1, 1) => write!(f, "1 replica")?,
-            (min, max) if min == max => write!(f, "{min} replicas")?,
-            (min, max) => write!(f, "{min} to {max} replicas")?,
+            (1, Some(1)) => write!(f, "1 replica")?,
+            (min, Some(max)) if min == max => write!(f, "{min} replicas")?,
+            (min, Some(max)) => write!(f, "{min} to {max} replicas")?,
+            (min, None) => write!(f, "{min} or more replicas")?,
         }
         write!(f, " of {} MiB", self.memory_mib)
     }

@@ -13,7 +13,7 @@ use crate::{
     fleet::{LogQuestion, Unanswered},
     jobs::{Brief, JobError, JobRecord, JobSpec, JobView, Jobs, Submission},
     records::KeepError,
-    world::{Revisions, loan_times, read, training_job},
+    world::{Revisions, has_gpus, loan_times, read, training_job},
 };
 
 /// The longest idempotency key.
@@ -93,7 +93,8 @@ impl Office {
     ) -> Result<Option<u64>, JobError> {
         let control = &self.control;
         let world = read(control, &mut Revisions::default(), false);
-        let job = training_job(config, &JobRecord::new(0, spec.clone(), None, now_ms));
+        let record = JobRecord::new(0, spec.clone(), None, now_ms);
+        let job = training_job(config, &record, has_gpus(&control.fleet().look()));
         let (served, accounts) = (control.planned().served(), control.jobs().accounts());
         let admitted = admission(&world, &served, &accounts, &job).map_err(JobError::Refused)?;
         Ok(admitted.start_by.map(|at| at.micros() / 1000))

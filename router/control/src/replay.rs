@@ -5,6 +5,7 @@ mod pin;
 mod target;
 
 use policy::{
+    fleet::Home,
     interference::{Draw, Gains},
     place::{Gpu, Replica, Slice, Snapshot, State},
     plan::{Measured, Model, Row, Rules},
@@ -90,6 +91,8 @@ struct ModelView {
     replicas_min: u32,
     replicas_max: u32,
     draws: LoadView,
+    #[serde(default)]
+    home: Home,
     slowdown: f64,
 }
 
@@ -181,6 +184,7 @@ impl From<&Model> for ModelView {
             replicas_min: model.replicas_min,
             replicas_max: model.replicas_max,
             draws: LoadView { power, bandwidth, pcie },
+            home: model.home,
             slowdown: model.slowdown,
         }
     }
@@ -212,6 +216,7 @@ impl From<ModelView> for Model {
             replicas_min: view.replicas_min,
             replicas_max: view.replicas_max,
             load: Draw { power, bandwidth, pcie },
+            home: view.home,
             slowdown: view.slowdown,
         }
     }
@@ -244,7 +249,7 @@ impl From<&Gpu> for GpuView {
 
 impl GpuView {
     fn read(self) -> Result<Gpu, mig::MigError> {
-        let kind = mig::kind(&self.kind)?;
+        let kind = mig::device(&self.kind)?;
         let mut slices = Vec::new();
         for slice in self.slices {
             let position = kind.position(&slice.position)?;

@@ -11,7 +11,7 @@ use std::{
 
 use config::Config;
 use policy::{
-    fleet::Traffic,
+    fleet::{Home, Traffic},
     interference::Draw,
     job,
     loan::Ask,
@@ -59,7 +59,7 @@ impl Revisions {
         let mut profiles = BTreeSet::new();
         for gpu in seen.iter().flat_map(|seen| &seen.report.gpus) {
             profiles.extend(gpu.slices.iter().map(|slice| slice.profile.clone()));
-            let kind = gpu.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
+            let kind = gpu.kind.as_deref().and_then(|kind| mig::device(kind).ok());
             let named = kind.into_iter().flat_map(|kind| &kind.profiles);
             profiles.extend(named.map(|profile| profile.name.clone()));
         }
@@ -130,6 +130,7 @@ pub(crate) fn read(control: &Control, revisions: &mut Revisions, rested: bool) -
         *mine = together(mine, control.leadership().peers().load(model));
     }
     let records = control.jobs().unfinished();
+    let has_gpus = has_gpus(&seen);
     World {
         now: control.clock().now(),
         rested,
@@ -137,7 +138,7 @@ pub(crate) fn read(control: &Control, revisions: &mut Revisions, rested: bool) -
         traffic,
         workers: seen.iter().map(worker).collect(),
         links: control.plane().replicas(),
-        jobs: records.iter().map(|record| training_job(&config, record)).collect(),
+        jobs: records.iter().map(|record| training_job(&config, record, has_gpus)).collect(),
         tenants: tenants(&config),
         drained: orders.drains.keys().cloned().collect(),
         pins: orders.pins.iter().map(pin_order).collect(),
@@ -198,10 +199,19 @@ pub(crate) fn model_terms(model: &config::Model) -> ModelTerms {
         max_batch: model.max_batch,
         memory_mib: Some(model.memory_mib),
         replicas_min: model.replicas.min,
-        replicas_max: model.replicas.max,
+        replicas_max: model.replicas.max.unwrap_or(u32::MAX),
         measured,
         load: Draw::default(),
+        home: home(&model.engine),
         editions: BTreeMap::new(),
+    }
+}
+
+/// Where a model runs best: an embedded engine computes on cores, and a profile was measured on GPUs.
+fn home(engine: &config::Engine) -> Home {
+    match engine {
+        config::Engine::Onnx { .. } => Home::Cores,
+        config::Engine::Server(_) | config::Engine::Synthetic { .. } => Home::Gpus,
     }
 }
 
@@ -213,10 +223,17 @@ fn tenants(config: &Config) -> Vec<TenantTerms> {
     named.chain([tenant("", 1.0)]).collect()
 }
 
-pub(crate) fn training_job(config: &Config, record: &JobRecord) -> TrainingJob {
+/// Whether the fleet has a GPU, so that jobs which name no profile are not for cores.
+pub(crate) fn has_gpus(seen: &[Seen]) -> bool {
+    let mut gpus = seen.iter().flat_map(|seen| &seen.report.gpus);
+    let is_cores = |name: &String| mig::device(name).is_ok_and(mig::Kind::is_cores);
+    gpus.any(|gpu| !gpu.kind.as_ref().is_some_and(is_cores))
+}
+
+pub(crate) fn training_job(config: &Config, record: &JobRecord, has_gpus: bool) -> TrainingJob {
     TrainingJob {
         id: record.id,
-        ask: ask(config, &record.spec),
+        ask: ask(config, &record.spec, has_gpus),
         profile: record.spec.profile.clone(),
         retries: record.spec.retries,
         submitted_ms: record.submitted_ms,
@@ -224,7 +241,8 @@ pub(crate) fn training_job(config: &Config, record: &JobRecord) -> TrainingJob {
     }
 }
 
-fn ask(config: &Config, spec: &JobSpec) -> Ask {
+fn ask(config: &Config, spec: &JobSpec, has_gpus: bool) -> Ask {
+    let cores = spec.profile.as_deref().map(|profile| mig::cores_of(profile).is_some());
     let named = spec.tenant.as_ref();
     let tenant = named.and_then(|name| config.tenants.iter().position(|one| one.name == *name));
     Ask {
@@ -233,6 +251,12 @@ fn ask(config: &Config, spec: &JobSpec) -> Ask {
         most: spec.slices_max,
         compute: spec.profile.as_deref().and_then(profile_compute).unwrap_or(1),
         memory_mib: spec.memory_mib,
+        home: match cores {
+            Some(true) => Home::Cores,
+            Some(false) => Home::Gpus,
+            None if has_gpus => Home::Gpus,
+            None => Home::Any,
+        },
         takes: spec.takes_s.map(Duration::from_secs),
         deadline: spec.deadline_ms.map(|ms| Moment::from_micros(ms.saturating_mul(1000))),
     }
@@ -250,7 +274,7 @@ fn worker(seen: &Seen) -> SeenWorker {
 fn gpu(report: &GpuReport) -> SeenGpu {
     SeenGpu {
         index: report.index,
-        kind: report.kind.as_deref().and_then(|kind| mig::kind(kind).ok()),
+        kind: report.kind.as_deref().and_then(|kind| mig::device(kind).ok()),
         readable: report.mode.is_some(),
         can_reshape: report.can_reshape,
         pinned: report.pinned.clone(),

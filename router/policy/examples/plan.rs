@@ -63,6 +63,7 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
         replicas_min: 1,
         replicas_max: u32::MAX,
         load: Draw::default(),
+        home: policy::fleet::Home::Any,
         slowdown: 1.0,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use mig::Kind;
 use serde::{Deserialize, Serialize};
 
 /// The name of the worker in the router's own process.
@@ -32,6 +33,36 @@ pub struct ReplicaId {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SliceName(pub String);
+
+/// Which devices something runs on, where the fleet has both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Home {
+    #[default]
+    Any,
+    /// Cores of a machine, not GPUs.
+    Cores,
+    Gpus,
+}
+
+impl Home {
+    pub fn suits(self, kind: &Kind) -> bool {
+        self.takes(kind.is_cores())
+    }
+
+    pub fn takes(self, cores: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Cores => cores,
+            Self::Gpus => !cores,
+        }
+    }
+
+    /// The same where one of `kinds` suits, else any of them.
+    pub fn among<'k>(self, mut kinds: impl Iterator<Item = &'k Kind>) -> Self {
+        if kinds.any(|kind| self.suits(kind)) { self } else { Self::Any }
+    }
+}
 
 /// The connection to one process of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@
 //! moves.
 
 mod existing;
+mod homes;
 mod lent_slices;
 mod pinned;
 mod sharing;

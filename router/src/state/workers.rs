@@ -35,11 +35,11 @@ pub(super) fn worker(
 }
 
 fn gpu(worker: &str, report: &GpuReport, lent: &BTreeMap<SliceId, u64>) -> GpuState {
-    let kind = report.kind.as_deref().and_then(|kind| mig::kind(kind).ok());
+    let kind = report.kind.as_deref().and_then(|kind| mig::device(kind).ok());
     let memory_slices = kind.map_or(1, |kind| kind.memory_slices);
     let id = GpuId { worker: worker.to_owned(), gpu: report.index };
     GpuState {
-        gpu: labelled(worker, &format!("gpu{}", report.index)),
+        gpu: labelled(worker, &mig::device_label(report.index, kind)),
         source: report.source.clone(),
         kind: report.kind.clone(),
         uuid: report.uuid.clone(),

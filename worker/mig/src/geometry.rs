@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Kind, MigError, Profile};
+use crate::{Kind, MigError, Profile, cores_of};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Position {
@@ -53,9 +53,19 @@ impl Position {
     }
 }
 
-/// The label of a slice for people and metrics: `gpu0:3g@4`.
-pub fn slice_label(gpu: usize, position: Position) -> String {
-    format!("gpu{gpu}:{}g@{}", position.profile.compute_slices, position.start)
+/// The label of a slice for people and metrics: `gpu0:3g@4`, of cores `cpu0:2@0`.
+pub fn slice_label(device: usize, position: Position) -> String {
+    let Position { profile, start } = position;
+    match cores_of(&profile.name) {
+        Some(cores) => format!("cpu{device}:{cores}@{start}"),
+        None => format!("gpu{device}:{}g@{start}", profile.compute_slices),
+    }
+}
+
+/// The label of a device: `gpu0`, of cores `cpu0`.
+pub fn device_label(device: u32, kind: Option<&Kind>) -> String {
+    let what = if kind.is_some_and(Kind::is_cores) { "cpu" } else { "gpu" };
+    format!("{what}{device}")
 }
 
 /// The slices of one GPU, which it can have at once.
@@ -290,5 +300,7 @@ mod tests {
     fn a_slices_label_names_its_gpu_its_size_and_its_place() {
         let position = kind("A100-80GB").unwrap().position("3g.40gb@4").unwrap();
         assert_eq!(slice_label(2, position), "gpu2:3g@4");
+        let two = crate::cores(4, 1_024).position("cpu:2@2").unwrap();
+        assert_eq!(slice_label(1, two), "cpu1:2@2");
     }
 }

@@ -1,4 +1,4 @@
-//! MIG: which slices a GPU can be cut into.
+//! MIG: which slices a GPU can be cut into, and which the cores of a machine.
 //!
 //! The tables are facts about hardware and are embedded (`data/profiles.json` says where each
 //! comes from). A slice occupies an interval of memory slices, and starts only where the hardware
@@ -9,8 +9,10 @@ mod geometry;
 pub mod measured;
 mod table;
 
-pub use geometry::{Geometry, Position, slice_label};
-pub use table::{Kind, Profile, kind, kind_on_pci, kinds, undivided};
+pub use geometry::{Geometry, Position, device_label, slice_label};
+pub use table::{
+    Kind, MOST_CORES, Profile, cores, cores_of, device, kind, kind_on_pci, kinds, undivided,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigError {

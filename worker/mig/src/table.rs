@@ -119,6 +119,68 @@ pub fn undivided(memory_mib: u64) -> &'static Kind {
     })
 }
 
+/// The most cores of one device. More would have more positions than a plan's masks have bits, and
+/// far more geometries.
+pub const MOST_CORES: u8 = 8;
+/// What the kind of a device of cores begins with, and what its profiles do.
+const CORES_KIND: &str = "cpu-";
+const CORES_PROFILE: &str = "cpu:";
+
+static CORES: LazyLock<Mutex<BTreeMap<(u8, u64), &'static Kind>>> = LazyLock::new(Mutex::default);
+
+/// Cores of a machine, 1 to [`MOST_CORES`], that share so much memory.
+///
+/// They are divided into halves and halves again, so that a slice has neighbors of one cache where
+/// the cores are in that order. Its name reads back with [`device`]. There is one for each size, kept
+/// until the process ends.
+pub fn cores(count: u8, memory_mib: u64) -> &'static Kind {
+    let count = count.clamp(1, MOST_CORES);
+    let mut known = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry((count, memory_mib)).or_insert_with(|| {
+        let mut sizes: Vec<u8> = [1, 2, 4, 8].into_iter().filter(|size| *size <= count).collect();
+        if !sizes.contains(&count) {
+            sizes.push(count);
+        }
+        let profile = |size: u8| Profile {
+            name: format!("{CORES_PROFILE}{size}"),
+            compute_slices: size,
+            memory_slices: size,
+            starts: (0..=count - size).step_by(usize::from(size)).collect(),
+            max_instances: count / size,
+            memory_gib: memory_mib as f64 / 1024.0 * f64::from(size) / f64::from(count),
+            sm: 0,
+            media: false,
+        };
+        Box::leak(Box::new(Kind {
+            name: format!("{CORES_KIND}{count}-{memory_mib}MiB"),
+            compute_slices: count,
+            memory_slices: count,
+            sm: 0,
+            verified: true,
+            pci_ids: Vec::new(),
+            profiles: sizes.into_iter().map(profile).collect(),
+        }))
+    })
+}
+
+/// The kind a worker calls so: a GPU of the table, or [`cores`].
+pub fn device(name: &str) -> Result<&'static Kind, MigError> {
+    let given = name.strip_prefix(CORES_KIND).and_then(|rest| rest.strip_suffix("MiB"));
+    let parts = given.and_then(|rest| rest.split_once('-'));
+    let parts = parts.and_then(|(count, mib)| Some((count.parse().ok()?, mib.parse().ok()?)));
+    match parts {
+        Some((count, memory_mib)) if (1..=MOST_CORES).contains(&count) => {
+            Ok(cores(count, memory_mib))
+        }
+        Some(_) | None => kind(name),
+    }
+}
+
+/// The cores of a slice by its profile's name, the 2 of `cpu:2`; none if it is a GPU's.
+pub fn cores_of(profile: &str) -> Option<u8> {
+    profile.strip_prefix(CORES_PROFILE)?.parse().ok()
+}
+
 fn pci_id(text: &str) -> u32 {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u32::from_str_radix(digits, 16).expect("the embedded table is read by this package's tests")
@@ -143,6 +205,11 @@ impl Kind {
         let digits = !start.is_empty() && start.bytes().all(|byte| byte.is_ascii_digit());
         let start = start.parse().ok().filter(|_| digits).ok_or_else(not_a_position)?;
         Position::new(self.profile(profile)?, start)
+    }
+
+    /// Whether it is of [`cores`], not a GPU.
+    pub fn is_cores(&self) -> bool {
+        self.name.starts_with(CORES_KIND)
     }
 
     pub fn positions(&'static self) -> Vec<Position> {
@@ -181,6 +248,40 @@ mod tests {
         assert_eq!(kind.whole().to_string(), "whole@0");
         assert!((kind.whole().profile().memory_gib - 24.0).abs() < 1e-9);
         assert!(std::ptr::eq(kind, undivided(24_576)), "made once for a size");
+    }
+
+    #[test]
+    fn cores_are_halved_and_halved_again() {
+        let of = |count| {
+            let kind = cores(count, 8_192);
+            let positions = kind.positions().iter().map(ToString::to_string).collect::<Vec<_>>();
+            (kind.whole().to_string(), positions.join(" "))
+        };
+        let (whole, four) = of(4);
+        assert_eq!(whole, "cpu:4@0");
+        assert_eq!(four, "cpu:1@0 cpu:2@0 cpu:4@0 cpu:1@1 cpu:1@2 cpu:2@2 cpu:1@3");
+        let (whole, three) = of(3);
+        assert_eq!(
+            (whole.as_str(), three.as_str()),
+            ("cpu:3@0", "cpu:1@0 cpu:2@0 cpu:3@0 cpu:1@1 cpu:1@2")
+        );
+        assert_eq!(cores(8, 8_192).positions().len(), 15);
+        let half = cores(4, 8_192).profile("cpu:2").unwrap();
+        assert!((half.memory_gib - 4.0).abs() < 1e-9, "half of the cores, half of the memory");
+    }
+
+    #[test]
+    fn the_name_of_cores_reads_back_and_no_other_does() {
+        for count in 1..=MOST_CORES {
+            let kind = cores(count, 3_000);
+            assert!(std::ptr::eq(device(&kind.name).unwrap(), kind), "{}", kind.name);
+            assert!(kind.is_cores());
+        }
+        assert_eq!(device("A30-24GB").unwrap().name, "A30-24GB");
+        for name in ["cpu-9-3000MiB", "cpu-0-3000MiB", "cpu-2", "cpu-2-MiB", "cpu-x-1MiB"] {
+            assert!(device(name).is_err(), "{name}");
+        }
+        assert!(kind("cpu-2-3000MiB").is_err(), "no GPU of the table");
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub enum GpuError {
     ResetRequired { call: &'static str },
     #[error("{reason}")]
     Simulated { reason: String },
+    /// How cores are cut cannot be read or written.
+    #[error("{reason}")]
+    Kept { reason: String },
     #[error("{call}: code {code}")]
     Other { call: &'static str, code: u32 },
 }

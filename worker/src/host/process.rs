@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use super::rank::Lending;
-use crate::{executor_paths, lines::Lines};
+use crate::{cores, executor_paths, lines::Lines};
 
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -77,7 +77,9 @@ impl Launch {
             }
         }
         if let Some(device) = &identity.device {
-            command.args(["--device", device]).env("CUDA_VISIBLE_DEVICES", device);
+            // A slice of cores has no GPU, whatever the machine has.
+            let visible = if cores::cores(device).is_some() { "" } else { device };
+            command.args(["--device", device]).env("CUDA_VISIBLE_DEVICES", visible);
         }
         if let Some(selected) = logging::selected() {
             command.env(logging::VARIABLE, selected);

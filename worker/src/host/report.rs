@@ -60,7 +60,7 @@ fn mode(mode: Mode) -> protocol::Mode {
 pub(super) fn label(gpu: u32, slice: &Slice) -> String {
     match slice.position {
         Some(position) => mig::slice_label(gpu as usize, position),
-        None => format!("gpu{gpu}"),
+        None => mig::device_label(gpu, None),
     }
 }
 

@@ -30,7 +30,10 @@ use super::{
     progress::Progress,
     signals::{self, MARK},
 };
-use crate::lines::Lines;
+use crate::{
+    cores::{cores, starting_on},
+    lines::Lines,
+};
 
 /// How often its progress is read.
 const TICK: Duration = Duration::from_millis(250);
@@ -50,7 +53,8 @@ pub(super) async fn live(assignment: &Assignment, mark: &str) -> Ended {
         Ok(listener) => listener,
         Err(error) => return lost("no socket", error),
     };
-    if let Err(error) = assignment.limits.take(assignment.spec.local_rank) {
+    let on_cores = assignment.device.as_deref().is_some_and(|device| cores(device).is_some());
+    if let Err(error) = assignment.limits.take(assignment.spec.local_rank, on_cores) {
         return lost("its limits cannot be set", error);
     }
     let (child, printed) = match start(assignment, mark) {
@@ -91,15 +95,28 @@ fn start(assignment: &Assignment, mark: &str) -> io::Result<(Child, PipeReader)>
     command.env("WORLD_SIZE", spec.world_size.to_string());
     command.env("LOCAL_RANK", spec.local_rank.to_string());
     command.env("LOCAL_WORLD_SIZE", spec.local_world_size.to_string());
-    match &assignment.device {
-        Some(device) => command.env("CUDA_VISIBLE_DEVICES", device),
-        None => command.env_remove("CUDA_VISIBLE_DEVICES"),
-    };
+    let cores = assignment.device.as_deref().and_then(cores);
+    match (&assignment.device, &cores) {
+        (_, Some(cores)) => {
+            command.env("CUDA_VISIBLE_DEVICES", "");
+            if !spec.environment.contains_key("OMP_NUM_THREADS") {
+                command.env("OMP_NUM_THREADS", cores.len().to_string());
+            }
+        }
+        (Some(device), None) => _ = command.env("CUDA_VISIBLE_DEVICES", device),
+        (None, None) => _ = command.env_remove("CUDA_VISIBLE_DEVICES"),
+    }
     if let Some(user) = assignment.limits.user {
         command.gid(user.gid).uid(user.uid);
     }
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
-    Ok((Command::from(command).spawn()?, reader))
+    let mut command = Command::from(command);
+    // What stands over it stays outside its cores.
+    let child = match cores {
+        Some(cores) => starting_on(&cores, || command.spawn())?,
+        None => command.spawn()?,
+    };
+    Ok((child, reader))
 }
 
 struct Watch<'a> {

@@ -29,7 +29,9 @@ pub struct User {
 
 impl Limits {
     /// Puts this process, and all it starts from now on, under these limits.
-    pub(super) fn take(&self, rank: u32) -> io::Result<()> {
+    ///
+    /// Where its slice is cores, these say which processors it has, not `cpus`.
+    pub(super) fn take(&self, rank: u32, on_cores: bool) -> io::Result<()> {
         setpriority_process(None, i32::try_from(self.nice).unwrap_or(19))?;
         if let Some(memory_mib) = self.memory_mib {
             let bytes = memory_mib.saturating_mul(MIB);
@@ -37,7 +39,7 @@ impl Limits {
             setrlimit(Resource::Data, Rlimit { current: Some(bytes), maximum: Some(bytes) })?;
         }
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-        if let Some(cpus) = self.cpus {
+        if let Some(cpus) = self.cpus.filter(|_| !on_cores) {
             confine(cpus, rank)?;
         }
         Ok(())

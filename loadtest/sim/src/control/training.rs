@@ -80,6 +80,7 @@ impl Trainee {
                 most: if habits.elastic { gpus * 2 } else { gpus },
                 compute: 1,
                 memory_mib: 0,
+                home: policy::fleet::Home::Any,
                 takes: habits.lengths_known.then_some(takes),
                 deadline: None,
             },

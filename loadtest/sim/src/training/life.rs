@@ -28,6 +28,7 @@ pub(super) fn waiting(id: JobId, job: &TraceJob, habits: &Habits) -> Job {
             most: if habits.elastic { job.gpus * 2 } else { job.gpus },
             compute: 1,
             memory_mib: 0,
+            home: policy::fleet::Home::Any,
             takes: habits.lengths_known.then_some(job.takes),
             deadline: None,
         },

@@ -90,6 +90,7 @@ pub(super) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> (Option<M
         replicas_min: min,
         replicas_max: max,
         load: Draw { power, bandwidth, pcie },
+        home: policy::fleet::Home::Any,
         slowdown: 1.0,
     });
     (model, found)

@@ -1,4 +1,4 @@
-//! `[[worker]]` and `[join]`: the GPUs of this machine and how their worker joins a router.
+//! `[[worker]]` and `[join]`: the GPUs and cores of this machine and how their worker joins a router.
 
 use std::{
     net::IpAddr,
@@ -11,7 +11,7 @@ use crate::{
         kinds::{File, Own, Raw, Text, Word, display, plain},
         table, whole,
     },
-    problems::{At, Notes, Place},
+    problems::{At, Notes},
     tables::tls::rejected,
     tree::{OneOrMore, Read, Section},
 };
@@ -21,7 +21,8 @@ const EMPTY: &str = "geometry is empty; leave it out to let the router decide";
 pub(crate) const WORKER: TableSpec = TableSpec {
     name: "worker",
     title: "[[worker]]",
-    about: "A GPU of this machine, for `sluice up` and `sluice worker`.",
+    about: "A GPU or some cores of this machine, for `sluice up` and `sluice worker`: one of `gpu` \
+            and `cpu`.",
     whole: Effect::Restart,
 };
 
@@ -37,8 +38,10 @@ table! {
     /// `[[worker]]` as the file has it.
     pub(crate) struct WorkerKeys {
         /// The GPU: `nvml:INDEX`, or `simulated:KIND` such as `simulated:A100-80GB`.
-        gpu: String = "gpu" need, Text, Restart;
-        /// Slices of the GPU, as `PROFILE@START`. Absent: the router decides.
+        gpu: Option<String> = "gpu" maybe, Text, Restart;
+        /// Cores offered as slices `cpu:1` to `cpu:8`; `auto` is all that this process may use but one.
+        cpu: Option<Cores> = "cpu" maybe, Own(read_cores, shown_cores, "1 to 1024, or `auto`"), Restart;
+        /// Slices of the GPU, as `PROFILE@START`, or of at most 8 cores. Absent: the router decides.
         geometry: Option<At<Vec<At<String>>>> = "geometry" maybe, Raw("list of slices"), Restart;
         /// The driver's library, for `nvml`. Absent: the system's.
         nvml_library: Option<PathBuf> = "nvml_library" maybe, File, Restart;
@@ -67,7 +70,7 @@ table! {
     }
 }
 
-/// One GPU of this machine.
+/// One GPU of this machine, or some of its cores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
     /// Which GPU.
@@ -91,6 +94,27 @@ pub enum Gpu {
         /// The driver's library, if not the system's.
         library: Option<PathBuf>,
     },
+    /// No GPU: cores of the machine.
+    Cores(Cores),
+}
+
+/// How many cores are offered as slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// So many; more than there are is an error where the worker starts.
+    Count(u32),
+    /// All that the worker's process may use but one, at least one.
+    Auto,
+}
+
+impl Cores {
+    /// How many, if the file says it.
+    pub fn count(self) -> Option<u32> {
+        match self {
+            Self::Count(count) => Some(count),
+            Self::Auto => None,
+        }
+    }
 }
 
 impl Gpu {
@@ -99,6 +123,8 @@ impl Gpu {
         match self {
             Self::Simulated { kind } => format!("simulated:{kind}"),
             Self::Nvml { index, .. } => format!("nvml:{index}"),
+            Self::Cores(Cores::Count(count)) => format!("cpu:{count}"),
+            Self::Cores(Cores::Auto) => "cpu:auto".to_owned(),
         }
     }
 }
@@ -176,16 +202,20 @@ const LEAST_TOKEN: usize = 16;
 
 pub(crate) fn read(section: Section<'_>, notes: &mut Notes<'_>) -> (Option<Worker>, Found) {
     let (keys, mut found) = whole(section, notes, WorkerKeys::read);
-    let gpu = found.place_of("gpu").filter(|_| found.is_good("gpu"));
-    let Some(gpu) = gpu.and_then(|place| gpu_of(&keys, place, &found, notes)) else {
-        return (None, found);
-    };
+    let Some(gpu) = device_of(&keys, &found, notes) else { return (None, found) };
     let kind = match &gpu {
         Gpu::Simulated { kind } => {
-            found.hide(&["nvml_library"]);
+            found.hide(&["nvml_library", "cpu"]);
             mig::kind(kind).ok()
         }
-        Gpu::Nvml { .. } => None,
+        Gpu::Nvml { .. } => {
+            found.hide(&["cpu"]);
+            None
+        }
+        Gpu::Cores(cores) => {
+            found.hide(&["nvml_library", "gpu"]);
+            sliced(*cores, keys.geometry.as_ref(), notes)
+        }
     };
     let geometry = match (&keys.geometry, kind) {
         (Some(given), _) if given.value.is_empty() => {
@@ -200,8 +230,72 @@ pub(crate) fn read(section: Section<'_>, notes: &mut Notes<'_>) -> (Option<Worke
     (Some(Worker { gpu, geometry }), found)
 }
 
-fn gpu_of(keys: &WorkerKeys, place: Place, found: &Found, notes: &mut Notes<'_>) -> Option<Gpu> {
-    let value = &keys.gpu;
+/// The one device that the table names.
+fn device_of(keys: &WorkerKeys, found: &Found, notes: &mut Notes<'_>) -> Option<Gpu> {
+    if !found.is_good("gpu") || !found.is_good("cpu") {
+        return None;
+    }
+    match (&keys.gpu, keys.cpu) {
+        (Some(gpu), None) => gpu_of(gpu, keys, found, notes),
+        (None, Some(cores)) => {
+            if let Some(library) = found.place_of("nvml_library") {
+                notes.problem(library, "nvml_library is for gpu = \"nvml:INDEX\" only");
+            }
+            Some(Gpu::Cores(cores))
+        }
+        (Some(_), Some(_)) => {
+            let message = "a [[worker]] has gpu or cpu, not both; write two [[worker]] tables";
+            notes.problem(found.blame("cpu"), message);
+            None
+        }
+        (None, None) => {
+            notes.missing(found.place, "missing key `gpu` or `cpu` in [[worker]]".to_owned());
+            None
+        }
+    }
+}
+
+/// The kind of cores whose slices the file lists, if it may: those of more than one device it
+/// may not.
+fn sliced(
+    cores: Cores,
+    geometry: Option<&At<Vec<At<String>>>>,
+    notes: &mut Notes<'_>,
+) -> Option<&'static mig::Kind> {
+    let most = u32::from(mig::MOST_CORES);
+    match cores.count().filter(|count| *count <= most) {
+        // Memory is the machine's to say; positions do not depend on it.
+        Some(count) => Some(mig::cores(u8::try_from(count).unwrap_or(mig::MOST_CORES), 0)),
+        None => {
+            if let Some(given) = geometry {
+                let message = format!("geometry of cores needs cpu = 1 to {most}");
+                notes.problem(given.place, message);
+            }
+            None
+        }
+    }
+}
+
+fn read_cores(given: &Given<'_>, notes: &mut Notes<'_>) -> Option<Cores> {
+    if given.value.get_ref().as_str() == Some("auto") {
+        return Some(Cores::Auto);
+    }
+    let whole = given.value.get_ref().as_integer().and_then(|value| value.as_str().parse().ok());
+    let count = whole.filter(|count| (1..=1024).contains(count));
+    if count.is_none() {
+        let message = "cpu is not a number of cores; give 1 to 1024, or \"auto\" for all that \
+                       this process may use but one";
+        notes.problem(given.place, message);
+    }
+    count.map(Cores::Count)
+}
+
+fn shown_cores(cores: &Cores, _given: Option<&Given<'_>>) -> serde_json::Value {
+    cores.count().map_or_else(|| "auto".into(), Into::into)
+}
+
+fn gpu_of(value: &str, keys: &WorkerKeys, found: &Found, notes: &mut Notes<'_>) -> Option<Gpu> {
+    let place = found.blame("gpu");
     let problem = match value.split_once(':') {
         Some(("simulated", name)) => match mig::kind(name) {
             Ok(kind) => {

@@ -240,8 +240,11 @@ impl Submission {
     }
 }
 
-/// The compute slices of a profile of any kind of GPU in the table.
+/// The compute slices of a profile of any kind of GPU in the table, or of cores.
 pub(crate) fn profile_compute(name: &str) -> Option<u8> {
+    if let Some(cores) = mig::cores_of(name) {
+        return (1..=mig::MOST_CORES).contains(&cores).then_some(cores);
+    }
     let profiles = mig::kinds().iter().flat_map(|kind| &kind.profiles);
     profiles.filter(|profile| profile.name == name).map(|profile| profile.compute_slices).max()
 }

@@ -28,7 +28,7 @@ use crate::{
     control::Control,
     orders::Pin,
     records::KeepError,
-    world::{Revisions, read, training_job},
+    world::{Revisions, has_gpus, read, training_job},
 };
 
 /// The least time between two rounds, so that many changes at once are one.
@@ -177,8 +177,9 @@ impl Rounds {
         }
         let config = control.config();
         let records = control.jobs().unfinished();
+        let has_gpus = has_gpus(&control.fleet().look());
         let jobs: Vec<TrainingJob> =
-            records.iter().map(|record| training_job(&config, record)).collect();
+            records.iter().map(|record| training_job(&config, record, has_gpus)).collect();
         let desired = desired(round, &self.memory, &jobs);
         self.revisions.keep(self.memory.place.asked().values().flatten().map(|one| one.digest));
         let details = Details::new(&config, &records, &self.revisions);

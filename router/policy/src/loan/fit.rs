@@ -83,6 +83,7 @@ mod tests {
             share: f64::from(compute) / 7.0,
             speed: 1.0,
             memory_mib: u64::from(compute) * 10_000,
+            cores: false,
             held: Held::Free,
         }
     }

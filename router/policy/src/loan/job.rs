@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::Slice;
-use crate::moment::Moment;
+use crate::{fleet::Home, moment::Moment};
 
 /// Up to here a job is short.
 const SHORT: Duration = Duration::from_secs(10 * 60);
@@ -32,6 +32,8 @@ pub struct Ask {
     /// Compute slices of the smallest slice it takes. At least 1.
     pub compute: u8,
     pub memory_mib: u64,
+    /// On what it runs.
+    pub home: Home,
     /// How long it takes on its fewest slices, if its owner knows.
     pub takes: Option<Duration>,
     pub deadline: Option<Moment>,
@@ -40,7 +42,9 @@ pub struct Ask {
 impl Ask {
     /// Whether one of its ranks can run on `slice`.
     pub fn suits(&self, slice: &Slice) -> bool {
-        slice.compute >= self.compute && has_room(slice.memory_mib, self.memory_mib)
+        self.home.takes(slice.cores)
+            && slice.compute >= self.compute
+            && has_room(slice.memory_mib, self.memory_mib)
     }
 }
 

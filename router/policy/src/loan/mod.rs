@@ -55,6 +55,8 @@ pub struct Slice {
     /// How fast training runs on it, against a whole GPU.
     pub speed: f64,
     pub memory_mib: u64,
+    /// Whether it is cores of a machine, not a part of a GPU.
+    pub cores: bool,
     pub held: Held,
 }
 

@@ -7,7 +7,16 @@ use super::*;
 
 /// A job of the first tenant that takes any slice.
 pub(super) fn ask(least: u32, most: u32) -> Ask {
-    Ask { tenant: 0, least, most, compute: 1, memory_mib: 0, takes: None, deadline: None }
+    Ask {
+        tenant: 0,
+        least,
+        most,
+        compute: 1,
+        memory_mib: 0,
+        home: Default::default(),
+        takes: None,
+        deadline: None,
+    }
 }
 
 fn at(seconds: u64) -> Moment {
@@ -36,6 +45,7 @@ impl Scene {
             share: 1.0 / 7.0,
             speed: 0.31,
             memory_mib: 10_000,
+            cores: false,
             held: Held::Free,
         };
         let tenant = Tenant { share: 1.0, quota: u32::MAX, account: Account::default() };

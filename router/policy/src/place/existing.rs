@@ -78,7 +78,7 @@ impl Situation<'_> {
         let closed = |slice: &Slice| slice.loaned && slice.position.overlaps(last.position);
         let exists = gpu.slices.iter().any(|slice| slice.position == last.position);
         gpu.healthy
-            && last.model < self.models.len()
+            && self.models.get(last.model).is_some_and(|model| model.home.suits(gpu.kind))
             && gpu.kind.positions().contains(&last.position)
             && (gpu.cuttable || exists)
             && !gpu.slices.iter().any(closed)
@@ -89,6 +89,9 @@ impl Situation<'_> {
         let model = there.replica.model.ok_or("its model is no longer configured")?;
         if !gpu.healthy {
             return Err("its GPU is failed, leaving or drained");
+        }
+        if !self.models[model].home.suits(gpu.kind) {
+            return Err("its model runs on other devices, which the fleet has");
         }
         if there.slice.doomed {
             return Err("its slice is being removed");

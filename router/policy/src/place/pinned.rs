@@ -82,6 +82,9 @@ fn in_the_way(pin: &Pin, snapshot: &Snapshot, models: &[Model], others: &[&Pin])
     if !gpu.healthy {
         return Some("its GPU is failed, leaving or drained".to_owned());
     }
+    if !model.home.suits(gpu.kind) {
+        return Some("its model runs on other devices, which the fleet has".to_owned());
+    }
     if slice.is_none() && !(gpu.cuttable && gpu.kind.positions().contains(&position)) {
         return Some("the GPU has no such slice and cannot be reshaped".to_owned());
     }

@@ -3,7 +3,7 @@
 
 use mig::Position;
 
-use super::{Placed, Replica, Slice, Target, situation::Situation};
+use super::{Gpu, Placed, Replica, Slice, Target, situation::Situation};
 
 const MIB_PER_GIB: f64 = 1024.0;
 
@@ -48,7 +48,9 @@ impl Situation<'_> {
     /// The slices that stay and have a replica of an earlier edition, and that.
     fn outdated(&self, index: usize) -> Vec<(usize, &Slice, &Replica)> {
         let mut found = Vec::new();
-        for (gpu, on) in self.snapshot.gpus.iter().enumerate().filter(|(_, on)| on.healthy) {
+        let home = self.models[index].home;
+        let open = |on: &Gpu| on.healthy && home.suits(on.kind);
+        for (gpu, on) in self.snapshot.gpus.iter().enumerate().filter(|(_, on)| open(on)) {
             for slice in on.slices.iter().filter(|slice| !slice.doomed && !slice.loaned) {
                 let old =
                     slice.replicas.iter().find(|one| one.model == Some(index) && !one.current);
@@ -100,7 +102,9 @@ impl Situation<'_> {
     /// Every slice that may be shared with a model and does not hold it already.
     fn shareable(&self, target: &Target, index: usize) -> Vec<SharedSlice> {
         let mut slices = Vec::new();
-        for (gpu, on) in self.snapshot.gpus.iter().enumerate().filter(|(_, on)| on.healthy) {
+        let home = self.models[index].home;
+        let open = |on: &Gpu| on.healthy && home.suits(on.kind);
+        for (gpu, on) in self.snapshot.gpus.iter().enumerate().filter(|(_, on)| open(on)) {
             let here = || target.placed.iter().filter(move |one| one.gpu == gpu);
             let whole = on.slices.is_empty() && on.cuttable && here().next().is_none();
             let usable = |slice: &&Slice| !slice.loaned && !slice.doomed;

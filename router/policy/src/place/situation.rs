@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mig::{Kind, Position, Profile};
 
-use super::{Pin, Placed, Refusal, Slice, Snapshot, Target, pinned::in_force};
+use super::{Pin, Placed, Refusal, Slice, Snapshot, Target, homes::at_home, pinned::in_force};
 use crate::plan::{self, Choice, Gpus, Measured, Model, Plan, Problem, Row, Site};
 
 /// A GPU and the slice on it, from its start to its end.
@@ -25,15 +25,17 @@ pub(super) struct Situation<'a> {
 
 impl<'a> Situation<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
-        let mut told = Vec::new();
+        let (mut told, mut unknown) = (Vec::new(), BTreeSet::new());
         let mut models = Vec::with_capacity(snapshot.models.len());
         for (index, model) in snapshot.models.iter().enumerate() {
-            let (model, why) = feasible(assumed(model, snapshot), snapshot);
+            let model = at_home(model, snapshot);
+            if model.measured.is_empty() {
+                unknown.insert(index);
+            }
+            let (model, why) = feasible(assumed(&model, snapshot), snapshot);
             told.extend(why.map(|why| Refusal { model: Some(index), why }));
             models.push(model);
         }
-        let unknown = |index: &usize| snapshot.models[*index].measured.is_empty();
-        let unknown = (0..models.len()).filter(unknown).collect();
         let pins = in_force(snapshot, &mut models, &mut told);
         Self { snapshot, models, pins, told, unknown }
     }
@@ -246,7 +248,7 @@ fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
     (model, told)
 }
 
-fn kinds(snapshot: &Snapshot) -> Vec<&'static Kind> {
+pub(super) fn kinds(snapshot: &Snapshot) -> Vec<&'static Kind> {
     let mut kinds: Vec<&'static Kind> = Vec::new();
     for gpu in &snapshot.gpus {
         if !kinds.iter().any(|kind| kind.name == gpu.kind.name) {
@@ -263,7 +265,7 @@ fn assumed(model: &Model, snapshot: &Snapshot) -> Model {
     if model.measured.is_empty() {
         let throughput_rps = 1e3 / (snapshot.rules.latency_share * model.slo_ms);
         model.demand_rps = model.demand_rps.min(throughput_rps);
-        for kind in kinds(snapshot) {
+        for kind in kinds(snapshot).into_iter().filter(|kind| model.home.suits(kind)) {
             let rows = kind.profiles.iter().map(|profile| Row {
                 profile: profile.name.clone(),
                 batch: 1,

@@ -196,11 +196,18 @@ fn usable(model: &Model, kind: &Kind, profile: &Profile, memory: &[(u32, f64)]) 
 }
 
 /// The measurements on `kind`, else those that name no kind.
-fn measured_on<'m>(model: &'m Model, kind: &Kind) -> Option<&'m Measured> {
+pub(crate) fn measured_on<'m>(model: &'m Model, kind: &Kind) -> Option<&'m Measured> {
     let of = |name: Option<&str>| {
         model.measured.iter().find(|measured| measured.kind.as_deref() == name)
     };
-    of(Some(&kind.name)).or_else(|| of(None))
+    let of_cores = |measured: &&Measured| measured.kind.as_deref().is_some_and(is_cores);
+    // Cores are alike, however many a device has.
+    let other = || model.measured.iter().filter(|_| kind.is_cores()).find(of_cores);
+    of(Some(&kind.name)).or_else(other).or_else(|| of(None))
+}
+
+fn is_cores(kind: &str) -> bool {
+    mig::device(kind).is_ok_and(Kind::is_cores)
 }
 
 fn stand_in<'m>(measured: &'m Measured, profile: &Profile) -> (&'m str, bool) {
@@ -208,12 +215,17 @@ fn stand_in<'m>(measured: &'m Measured, profile: &Profile) -> (&'m str, bool) {
     if let Some(exact) = names().find(|name| *name == profile.name) {
         return (exact, true);
     }
-    let within = names().filter(|name| compute_slices(name) <= u32::from(profile.compute_slices));
+    let cores = |name: &str| mig::cores_of(name).is_some();
+    let alike = names().filter(|name| cores(name) == cores(&profile.name));
+    let within = alike.filter(|name| compute_slices(name) <= u32::from(profile.compute_slices));
     (within.max_by_key(|name| compute_slices(name)).unwrap_or_default(), false)
 }
 
-/// The 3 of `3g.40gb`; where the name says nothing, more than any GPU has.
+/// The 3 of `3g.40gb`, the 2 of `cpu:2`; where the name says nothing, more than any GPU has.
 fn compute_slices(profile: &str) -> u32 {
+    if let Some(cores) = mig::cores_of(profile) {
+        return u32::from(cores);
+    }
     profile.split_once('g').and_then(|(digits, _)| digits.parse().ok()).unwrap_or(u32::MAX)
 }
 

@@ -88,7 +88,7 @@ fn felt(problem: &Problem, plan: &Plan) -> Vec<Slowed> {
 }
 
 fn compute(slice: &Slice) -> f64 {
-    let whole = mig::kind(slice.kind).map_or(u8::MAX, |kind| kind.compute_slices);
+    let whole = mig::device(slice.kind).map_or(u8::MAX, |kind| kind.compute_slices);
     f64::from(slice.position.profile().compute_slices) / f64::from(whole)
 }
 

@@ -29,7 +29,7 @@ use mig::Kind;
 
 pub use self::interference::misses;
 pub use capacity::Choice;
-pub(crate) use capacity::ways;
+pub(crate) use capacity::{measured_on, ways};
 pub use headroom::solve_roomily;
 pub use incremental::{Replan, moves, repair, replan};
 pub use outcome::{Plan, PlanError, Replica, Slice};

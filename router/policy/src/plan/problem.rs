@@ -7,7 +7,10 @@ use super::{
     capacity::{Table, ways},
     hardware::Hardware,
 };
-use crate::interference::{Draw, Gains};
+use crate::{
+    fleet::Home,
+    interference::{Draw, Gains},
+};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -43,6 +46,8 @@ pub struct Model {
     pub replicas_max: u32,
     /// What it asks of what slices share.
     pub load: Draw,
+    /// What it runs on, where the fleet has that.
+    pub home: Home,
     /// How many times as long as measured it takes, where that is known. At least 1.
     pub slowdown: f64,
 }

@@ -107,6 +107,7 @@ impl Lendable {
                 share: f64::from(profile.compute_slices) / f64::from(kind.compute_slices.max(1)),
                 speed: slice_speed(profile.compute_slices, kind.compute_slices),
                 memory_mib: profile_memory_mib(profile),
+                cores: kind.is_cores(),
                 held: if served { Held::Inference } else { Held::Free },
             };
             let more = usize::from(profile.max_instances).saturating_sub(there);
@@ -164,6 +165,9 @@ fn holders<'a>(world: &'a World, jobs: &'a [TrainingJob]) -> BTreeMap<&'a SliceI
 
 /// What is cut for a job on GPUs of a kind: the profile it names, or the smallest with memory for it.
 fn profile<'a>(kind: &'a Kind, job: &TrainingJob) -> Option<&'a Profile> {
+    if !job.ask.home.suits(kind) {
+        return None;
+    }
     let fits = |profile: &&Profile| match &job.profile {
         Some(name) => profile.name == *name,
         None => !profile.media && has_room(profile_memory_mib(profile), job.ask.memory_mib),
@@ -182,6 +186,7 @@ fn measured(gpu: &SeenGpu, slice: &SeenSlice) -> Slice {
         share: f64::from(compute) / f64::from(all.max(1)),
         speed: slice_speed(compute, all),
         memory_mib: slice.memory_mib.unwrap_or(u64::MAX),
+        cores: gpu.kind.is_some_and(Kind::is_cores),
         held: Held::Free,
     }
 }

@@ -9,14 +9,14 @@ use super::{
     Event, JobChange, LoanMemory, PlaceMemory, TrainingJob, Waits, World,
     lendable::{Lendable, URGENT, millis, profile_memory_mib, tenants, whole_ms},
     settling::Settled,
-    sites::Sites,
+    sites::{Site, Sites},
 };
 use crate::{
     demand::{Forecast, Why},
     fleet::SliceId,
     job::{Counts, Life, State, Stopping, begin},
     loan::{self, Account, Act, Decisions, Held, Keep, Start, Stop, Use, accrue, has_room},
-    place::{Slice, Snapshot, Target, room},
+    place::{Gpu, Slice, Snapshot, Target, room},
 };
 
 const SEVENTHS: u32 = 7;
@@ -161,7 +161,8 @@ fn free(
     taken: &mut BTreeSet<SliceId>,
 ) -> u32 {
     let mut free = 0;
-    for site in sites.all.iter().filter(|site| site.open) {
+    let suits = |site: &&Site| site.open && job.ask.home.suits(site.kind);
+    for site in sites.all.iter().filter(suits) {
         for spot in site.spots.iter().filter(|spot| !spot.lent && !spot.doomed) {
             let profile = spot.position.profile();
             let has_room = has_room(profile_memory_mib(profile), job.ask.memory_mib);
@@ -182,7 +183,8 @@ fn profiles(snapshot: &Snapshot, job: &TrainingJob) -> Vec<String> {
         return vec![profile.clone()];
     }
     let mut found: Vec<(u8, String)> = Vec::new();
-    for gpu in snapshot.gpus.iter().filter(|gpu| gpu.cuttable) {
+    let suits = |gpu: &&Gpu| gpu.cuttable && job.ask.home.suits(gpu.kind);
+    for gpu in snapshot.gpus.iter().filter(suits) {
         for profile in gpu.kind.profiles.iter().filter(|profile| !profile.media) {
             let fits = has_room(profile_memory_mib(profile), job.ask.memory_mib);
             if fits && !found.iter().any(|(_, name)| *name == profile.name) {

@@ -136,6 +136,7 @@ impl PlaceMemory {
             replicas_min: model.replicas_min,
             replicas_max: model.replicas_max,
             load: model.load,
+            home: model.home,
             slowdown: self.neighbours.slowdown(index),
         };
         models.iter().enumerate().map(model).collect()

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mig::Kind;
+
 use super::{ModelTerms, SeenWorker};
 use crate::plan::{Measured, Row};
 
@@ -71,12 +73,21 @@ impl Speeds {
 
     /// What was measured of a model. Nothing, if it was neither measured nor run.
     pub(super) fn of(&self, model: &ModelTerms) -> Vec<Measured> {
-        if !model.measured.is_empty() {
-            return model.measured.clone();
-        }
+        let declared = model.measured.iter().flat_map(|measured| &measured.rows);
+        let of_cores = |row: &Row| mig::cores_of(&row.profile).is_some();
+        let has_cores = declared.clone().any(of_cores);
+        let has_any = declared.count() > 0;
         let mine = self.seen.iter().filter(|((name, _), _)| *name == model.name);
-        mine.map(|((_, kind), profiles)| Measured { kind: kind.clone(), rows: rows(profiles) })
-            .collect()
+        // A profile of GPUs says nothing of cores.
+        let lacks = |on: &Option<String>| {
+            let cores =
+                || on.as_deref().is_some_and(|on| mig::device(on).is_ok_and(Kind::is_cores));
+            !has_any || (!has_cores && cores())
+        };
+        let mine = mine.filter(|((_, kind), _)| lacks(kind));
+        let seen =
+            mine.map(|((_, kind), profiles)| Measured { kind: kind.clone(), rows: rows(profiles) });
+        model.measured.iter().cloned().chain(seen).collect()
     }
 }
 

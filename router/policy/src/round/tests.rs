@@ -52,6 +52,7 @@ pub(super) fn model(name: &str) -> ModelTerms {
         replicas_max: 6,
         measured: vec![Measured { kind: None, rows: profiles().map(row).collect() }],
         load: Draw::default(),
+        home: Default::default(),
         editions: profiles().map(|profile| (profile.name.clone(), edition(1))).collect(),
     }
 }
@@ -61,8 +62,16 @@ pub(super) fn edition(digest: u64) -> Edition {
 }
 
 pub(super) fn job(id: u64, least: u32, most: u32, now_ms: u64) -> TrainingJob {
-    let ask =
-        Ask { tenant: 0, least, most, compute: 1, memory_mib: 1_000, takes: None, deadline: None };
+    let ask = Ask {
+        tenant: 0,
+        least,
+        most,
+        compute: 1,
+        memory_mib: 1_000,
+        home: Default::default(),
+        takes: None,
+        deadline: None,
+    };
     let life = Life::new(now_ms);
     TrainingJob { id, ask, profile: None, retries: 1, submitted_ms: now_ms, life }
 }

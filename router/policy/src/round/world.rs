@@ -9,7 +9,7 @@ use std::{
 use mig::Kind;
 
 use crate::{
-    fleet::{Link, ReplicaId, SliceId, Traffic},
+    fleet::{Home, Link, ReplicaId, SliceId, Traffic},
     interference::Draw,
     job::{Life, Rank},
     loan::{self, Loaning, order},
@@ -60,6 +60,8 @@ pub struct ModelTerms {
     pub measured: Vec<plan::Measured>,
     /// What it asks of what slices share.
     pub load: Draw,
+    /// What it runs on, where the fleet has that.
+    pub home: Home,
     /// By profile, how it is loaded there.
     pub editions: BTreeMap<String, Edition>,
 }

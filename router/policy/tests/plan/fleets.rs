@@ -93,6 +93,7 @@ fn model(index: usize, gpus: f64, random: &mut Random) -> Model {
         replicas_min: 1 + u32::from(random.below(8) == 0),
         replicas_max: u32::MAX,
         load: Draw::default(),
+        home: policy::fleet::Home::Any,
         slowdown: 1.0,
     }
 }

@@ -38,6 +38,7 @@ fn model(name: &str, rps: f64, demand_rps: f64) -> Model {
         replicas_min: 1,
         replicas_max: u32::MAX,
         load: Draw::default(),
+        home: policy::fleet::Home::Any,
         slowdown: 1.0,
     }
 }

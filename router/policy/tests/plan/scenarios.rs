@@ -27,6 +27,7 @@ pub(crate) fn scenario(number: u32, share_slices: bool) -> Problem {
             replicas_min: 1,
             replicas_max: u32::MAX,
             load: Draw::default(),
+            home: policy::fleet::Home::Any,
             slowdown: 1.0,
         }
     });

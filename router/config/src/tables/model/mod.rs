@@ -66,7 +66,7 @@ table! {
     pub(crate) struct ReplicaKeys {
         /// Fewest replicas; 0 lets the model scale to zero.
         min: u32 = "replicas.min" or(1), Whole(0..=4096), Live;
-        /// Most replicas. Absent: `replicas.min`, at least 1.
+        /// Most replicas. Absent: as many as fit.
         max: Option<u32> = "replicas.max" maybe, Whole(1..=4096), Live;
     }
 }
@@ -207,8 +207,8 @@ pub struct Server {
 pub struct Replicas {
     /// Always kept. At least 1.
     pub min: u32,
-    /// Never exceeded. At least `min`.
-    pub max: u32,
+    /// Never exceeded, at least 1 and `min`; absent, as many as fit.
+    pub max: Option<u32>,
 }
 
 /// Which requests go first under overload.
@@ -367,12 +367,11 @@ fn replicas_of(
     notes: &mut Notes<'_>,
 ) -> Replicas {
     let min = limits.min;
-    let max = limits.max.unwrap_or_else(|| min.max(1));
-    if min > max {
+    let max = limits.max;
+    if let Some(max) = max.filter(|max| min > *max) {
         let place = found.place_of("replicas.min").unwrap_or(model);
         notes.problem(place, format!("replicas.min is {min} but replicas.max is {max}"));
     }
-    found.show("replicas.max", max);
     Replicas { min, max }
 }
 
