@@ -114,5 +114,6 @@ fn text(state: &State, paint: Paint) -> String {
     text += &tables::pins(state, paint);
     text += &tables::models(state, paint);
     text += &tables::latencies(state, paint);
+    text += &tables::capacity(state);
     text + &tables::tenants(state) + &tables::problems(state, paint)
 }

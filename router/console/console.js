@@ -109,7 +109,8 @@ function drawGpu({ gpu }) {
 }
 
 function fillGpu(state, worker, shown, gpu) {
-  const facts = [gpu.kind ?? gpu.source];
+  const kind = gpu.source.startsWith("cpu:") ? `cores ${gpu.source.slice(4)}` : gpu.kind ?? gpu.source;
+  const facts = [gpu.simulated ? `${kind} (simulated)` : kind];
   if (gpu.power_w !== null) facts.push(`${Math.round(gpu.power_w)} W`);
   if (gpu.temperature_c !== null) facts.push(`${gpu.temperature_c} °C`);
   const [line, bar, problem] = shown.children;
@@ -277,12 +278,12 @@ function plan(state) {
   const { models, moves, refusals: refusing, gpus_used } = state.plan;
   const gpus = state.workers.reduce((sum, worker) => sum + worker.gpus.length, 0);
   find("plan-gpus").textContent = `${gpus_used} of ${counted(gpus, "GPU")} in use`;
-  const rows = models.map(({ model, demand_rps, capacity_rps, why }) => {
+  const rows = models.map(({ model, demand_rps, capacity_rps, limit, why }) => {
     const short = capacity_rps !== null && demand_rps > capacity_rps;
     const part = capacity_rps && why !== "new" ? Math.min(100, (100 * demand_rps) / capacity_rps) : 0;
     const bar = make("div", { class: "part", style: `--part: ${part}%; --model: ${short ? "var(--bad)" : colour(state, model)}`, role: "img", "aria-label": `${Math.round(part)} % of capacity` });
     // What is kept before anything is known is no demand.
-    const cells = [why === "new" ? "not known yet" : rate(demand_rps), capacity_rps === null ? "not known" : rate(capacity_rps)];
+    const cells = [why === "new" ? "not known yet" : rate(demand_rps), capacity_rps === null ? "not measured end to end" : limit === "router" ? `${rate(capacity_rps)} (the router's)` : rate(capacity_rps)];
     return make(
       "tr",
       { "data-model": model },

@@ -5,6 +5,7 @@
 //! plane of package `control` asks the data plane.
 
 pub mod admin;
+mod carried;
 pub mod compose;
 pub mod handover;
 pub mod metrics;

@@ -30,9 +30,10 @@ impl Plane {
 
 impl DataPlane for Plane {
     fn attach(&self, id: &ReplicaId, replica: &Attach<'_>) {
-        let Attach { model, slice, profile, digest, ready } = *replica;
+        let Attach { model, slice, profile, simulated, digest, ready } = *replica;
         match self.models.load().get(model) {
             Some(model) => {
+                model.runs_simulated(simulated);
                 self.replicas.attach(id, model, &Endpoint { slice, profile, digest, ready });
             }
             None => self.replicas.detach(id),

@@ -19,7 +19,13 @@ use serve::{
 };
 
 use crate::{
-    fleet::Fleet, jobs::Jobs, leader::Leadership, orders::Orders, plan::Planned, plane::Plane,
+    carried::RouterCarried,
+    fleet::Fleet,
+    jobs::Jobs,
+    leader::Leadership,
+    orders::Orders,
+    plan::{PlanState, Planned},
+    plane::Plane,
 };
 
 /// The models, the replicas behind them and the configuration in force.
@@ -34,6 +40,7 @@ pub struct Registry {
     filed: Mutex<Arc<Config>>,
     clock: Clock,
     spans: Arc<SpanMetrics>,
+    carried: RouterCarried,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,6 +72,7 @@ impl Registry {
             loads: Mutex::default(),
             clock,
             spans: Arc::default(),
+            carried: RouterCarried::default(),
         })
     }
 
@@ -191,7 +199,19 @@ impl Registry {
     }
 
     pub fn take_counts(&self) {
-        self.models.load().iter().for_each(|model| model.take_counts());
+        let models = self.models.load();
+        models.iter().for_each(|model| model.take_counts());
+        let rows = models.iter().map(|model| model.rows()).sum();
+        self.carried.take(self.now(), rows, &self.fleet().views());
+    }
+
+    /// The last plan, with no more capacity than was carried.
+    pub(crate) fn plan_state(&self) -> PlanState {
+        let mut plan = self.plan().state();
+        let models = self.models.load();
+        let of = |name: &str| models.get(name).and_then(|model| model.carried_rps());
+        self.carried.show(&mut plan.models, &self.fleet().views(), of);
+        plan
     }
 
     /// Has every model fold the samples it holds into its histograms.
@@ -244,7 +264,7 @@ impl Backend for Registry {
     }
 
     fn plan(&self) -> Value {
-        serde_json::to_value(self.control.planned().state()).unwrap_or_default()
+        serde_json::to_value(self.plan_state()).unwrap_or_default()
     }
 
     fn plan_input(&self) -> Option<String> {

@@ -25,7 +25,7 @@ pub(super) fn gpu(gpu: &GpuState, paint: Paint) -> String {
         gap(usize::from(gpu.memory_slices) - at, paint, [&mut profiles, &mut models]);
     }
     let name = paint.paint(Tone::Strong, &gpu.gpu);
-    let kind = gpu.kind.as_deref().unwrap_or(&gpu.source);
+    let kind = gpu.what();
     let power = gpu.power_w.map_or_else(String::new, |watts| format!(", {watts:.0} W"));
     let heat = gpu.temperature_c.map_or_else(String::new, |celsius| format!(", {celsius} C"));
     let mut text = format!("{name} {kind}{power}{heat}\n");

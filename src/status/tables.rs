@@ -4,6 +4,7 @@ use policy::fleet::SliceId;
 use router::{
     fleet::LOCAL,
     leader::{LeadState, Role},
+    plan::PlannedModel,
     progress::{DrainPhase, DrainState, PinPhase},
     state::{LatencyView, ModelState, Presence, State, Stretch, WorkerState},
 };
@@ -159,6 +160,28 @@ pub(super) fn latencies(state: &State, paint: Paint) -> String {
 fn since(state: &State) -> String {
     let hour = state.models.iter().map(|model| model.latency.hour.over_s).fold(0.0, f64::max);
     if hour >= 3_600.0 { "hour".to_owned() } else { span(hour) }
+}
+
+/// What each model can carry, and what bounds it.
+pub(super) fn capacity(state: &State) -> String {
+    let line = |one: &PlannedModel| {
+        let slices_rps = one.slices_rps?;
+        let slices = || format!("its slices alone {} rows/s", rate(slices_rps));
+        let name = name(&one.model);
+        Some(match (one.capacity_rps, one.limit.as_deref()) {
+            (Some(rps), Some("router")) => {
+                format!(
+                    "{name} up to {} rows/s: the router is the limit; {}\n",
+                    rate(rps),
+                    slices()
+                )
+            }
+            (Some(rps), _) => format!("{name} up to {} rows/s, by its slices\n", rate(rps)),
+            (None, _) => format!("{name} not measured end to end; {}\n", slices()),
+        })
+    };
+    let lines: String = state.plan.models.iter().filter_map(line).collect();
+    if lines.is_empty() { lines } else { format!("\ncapacity\n{lines}") }
 }
 
 pub(super) fn tenants(state: &State) -> String {

@@ -1,6 +1,6 @@
 //! Cores of the machine as slices: real models on them, one process each by affinity.
 
-use std::fs;
+use std::{fs, thread};
 
 use rustix::{process::Signal, thread::sched_getaffinity};
 
@@ -9,6 +9,7 @@ use crate::{
     program::{Program, sluice},
     setup::{ONE_GPU, Setup},
     training::{post, wait_state},
+    wait::eventually,
 };
 
 const ONE_CORE: &str = "[[worker]]\ncpu = 1\n";
@@ -112,4 +113,58 @@ fn a_job_on_cores_runs_there_alone() {
     assert!(log.contains("omp 1, gpu <>"), "{log}");
     let cores = log.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
     assert!(cores.trim().parse::<usize>().is_ok(), "more than one core: {log}");
+}
+
+#[test]
+fn a_simulated_gpu_is_marked_wherever_it_is_shown() {
+    let program = Setup::new().digits("slo_ms = 500").tables(ONE_GPU).start();
+    let url = format!("http://{}", program.admin());
+    let status = String::from_utf8(sluice(&["status", "--url", &url]).stdout).unwrap();
+    assert!(status.contains("gpu0 A100-80GB (simulated), "), "{status}");
+    let state = program.ask_admin("/admin/v1/state").json();
+    assert_eq!(state["workers"][0]["gpus"][0]["simulated"], true);
+    let metrics = program.ask_admin("/metrics").text();
+    let power = "sluice_worker_gpu_power_watts{gpu=\"gpu0\",source=\"simulated\"}";
+    assert!(metrics.contains(power), "{metrics}");
+    let metadata = program.client().get("/v2/models/digits").json();
+    assert_eq!(metadata["parameters"]["source"], "simulated", "{metadata}");
+    let settings = program.client().get("/v2/models/digits/config").json();
+    assert_eq!(settings["parameters"]["source"]["string_value"], "simulated", "{settings}");
+    program.wait_log("real model runs on a simulated GPU");
+}
+
+#[test]
+fn capacity_shown_is_no_more_than_was_carried() {
+    let program = Setup::new()
+        .digits("slo_ms = 500\nmax_batch = 32")
+        .tables("[[worker]]\ncpu = \"auto\"\n")
+        .start();
+    let url = format!("http://{}", program.admin());
+    let status = || String::from_utf8(sluice(&["status", "--url", &url]).stdout).unwrap();
+    let planned = || program.ask_admin("/admin/v1/plan").json()["models"][0].clone();
+    let before = eventually("the slices are measured", || {
+        let planned = planned();
+        planned["slices_rps"].is_number().then_some(planned)
+    });
+    assert!(before["capacity_rps"].is_null() && before["limit"].is_null(), "{before}");
+    assert!(status().contains("not measured end to end"), "{}", status());
+    let metadata = program.client().get("/v2/models/digits").json();
+    assert!(metadata["parameters"].is_null(), "cores are real: {metadata}");
+    let to = format!("http://{}", program.inference());
+    thread::scope(|scope| {
+        let args =
+            ["load", "--url", &to, "--model", "digits", "--rate", "3000", "--duration", "14"];
+        scope.spawn(move || sluice(&args));
+        let shown = eventually("what was carried is shown", || {
+            let planned = planned();
+            planned["capacity_rps"].is_number().then_some(planned)
+        });
+        let [capacity, slices] =
+            ["capacity_rps", "slices_rps"].map(|key| shown[key].as_f64().unwrap());
+        assert!(capacity < slices, "a model of microseconds is bound by the router: {shown}");
+        assert_eq!(shown["limit"], "router", "{shown}");
+        assert!(status().contains("the router is the limit"), "{}", status());
+        let metrics = program.ask_admin("/metrics").text();
+        assert!(metrics.contains("sluice_placement_capacity_requests_per_second"), "{metrics}");
+    });
 }

@@ -1,6 +1,6 @@
 //! Placement that follows what is asked for, with real processes on simulated GPUs.
 
-use std::thread;
+use std::{fs, thread};
 
 use serde_json::Value;
 
@@ -79,4 +79,35 @@ fn rising_load_gets_new_slices_while_serving() {
     assert!(whys.iter().any(|why| why.contains("rises needs")), "{whys:#?}");
     let metrics = program.metrics();
     assert_eq!(metrics.ended_in_all("rises"), metrics.ended("rises", "served"));
+}
+
+/// The first file of the README, of a model that is as fast as measured, on a simulated GPU.
+fn readme_file() -> String {
+    let readme = fs::read_to_string("README.md").unwrap();
+    let file = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let (model, worker) = file.split_once("[[worker]]").unwrap();
+    assert!(worker.contains("cpu = \"auto\""), "{worker}");
+    let measured = "engine = \"synthetic\"\nprofile_csv = \"curve.csv\"\n\
+                    inputs = [{ name = \"x\", datatype = \"FP32\", shape = [-1, 4] }]\n\
+                    outputs = [{ name = \"y\", datatype = \"FP32\", shape = [-1, 4] }]";
+    let model = model.replace("engine = \"onnx\"\npath = \"model.onnx\"", measured);
+    assert!(model.contains("synthetic"), "{model}");
+    model.replace("max_batch = 16", "max_batch = 1")
+}
+
+#[test]
+fn the_file_of_the_readme_scales() {
+    let setup = Setup::new().tables(&readme_file()).gpus(1);
+    let curve = "profile,batch,processes,throughput_rps,latency_ms\n1g.10gb,1,1,50,20\n";
+    setup.replace("curve.csv", curve.as_bytes());
+    let program = setup.start();
+    assert_eq!(replicas(&plan(&program), "mine"), 1);
+    let url = format!("http://{}", program.inference());
+    thread::scope(|scope| {
+        let args = ["load", "--url", &url, "--model", "mine", "--rate", "120", "--duration", "12"];
+        scope.spawn(move || sluice(&args));
+        eventually("the model has more replicas", || {
+            (replicas(&plan(&program), "mine") > 1).then_some(())
+        });
+    });
 }

@@ -86,6 +86,8 @@ fn plan() -> PlanState {
         floor_rps: 100.5,
         why: "rate".to_owned(),
         capacity_rps: Some(234.5),
+        slices_rps: Some(345.6),
+        limit: Some("router".to_owned()),
     };
     PlanState {
         gpus_used: SLICES / 7,

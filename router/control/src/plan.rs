@@ -72,8 +72,16 @@ pub struct PlannedModel {
     /// What decided: `rate`, `rising`, `queue`, `late`, `panic`, `floor`, `daily`,
     /// `patience`, `new`, `idle`.
     pub why: String,
-    /// Rows per second that its replicas can serve in the end; absent while nothing is known.
+    /// Rows per second that its replicas can serve, no more than was carried end to end; absent until
+    /// that was measured.
     pub capacity_rps: Option<f64>,
+    /// Rows per second that its slices add up to in the end, which the planner goes by; absent while
+    /// nothing is known.
+    #[serde(default)]
+    pub slices_rps: Option<f64>,
+    /// What bounds the capacity: `slices` or `router`; absent where the capacity is.
+    #[serde(default)]
+    pub limit: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,7 +165,9 @@ fn models(plan: &Plan, round: &Round) -> Vec<PlannedModel> {
             demand_rps: if is_new { forecast.floor_rps } else { forecast.rate_rps },
             floor_rps: forecast.floor_rps,
             why: forecast.why.word().to_owned(),
-            capacity_rps: (!model.measured.is_empty()).then_some(capacity_rps),
+            capacity_rps: None,
+            slices_rps: (!model.measured.is_empty()).then_some(capacity_rps),
+            limit: None,
         }
     })
     .collect()

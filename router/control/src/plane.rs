@@ -46,6 +46,8 @@ pub struct Attach<'a> {
     pub slice: &'a SliceName,
     /// The profile of its slice.
     pub profile: &'a str,
+    /// Whether its GPU does not exist.
+    pub simulated: bool,
     /// The revision of its model: responses of another are not cached beside its own.
     pub digest: u64,
     /// How it is reached, and what its warm-up showed.

@@ -31,6 +31,9 @@ pub struct ModelMetadata {
     pub inputs: Vec<TensorSpec>,
     #[serde(default)]
     pub outputs: Vec<TensorSpec>,
+    /// What is told beside the protocol; left out where that is nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
 }
 
 impl ModelMetadata {
@@ -41,6 +44,7 @@ impl ModelMetadata {
             platform: platform.to_owned(),
             inputs: signature.inputs.clone(),
             outputs: signature.outputs.clone(),
+            parameters: BTreeMap::new(),
         }
     }
 

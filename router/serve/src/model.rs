@@ -26,6 +26,7 @@ use crate::{
     cache::{self, Cache},
     clock::Clock,
     count::{
+        carried::Carried,
         latency::Latencies,
         recent::{Point, Recent},
     },
@@ -42,6 +43,11 @@ pub trait Served: Send + Sync + 'static {
 
     /// What runs it, as its replicas report it.
     fn platform(&self) -> String;
+
+    /// Whether it runs on a GPU that does not exist, so that how fast it is says little.
+    fn is_simulated(&self) -> bool {
+        false
+    }
 
     /// The most rows one request or batch may hold.
     fn max_batch(&self) -> u32;
@@ -93,12 +99,14 @@ pub struct Model {
     edition: Mutex<Option<u64>>,
     in_service: AtomicBool,
     asleep: AtomicBool,
+    simulated: AtomicBool,
     failure: Mutex<Option<Failure>>,
     dispatcher: Arc<Dispatcher>,
     cache: Arc<Cache>,
     clock: Clock,
     recent: Mutex<Recent>,
     latencies: Mutex<Latencies>,
+    carried: Mutex<Carried>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,11 +137,13 @@ impl Model {
             edition: Mutex::new(None),
             in_service: AtomicBool::new(true),
             asleep: AtomicBool::new(false),
+            simulated: AtomicBool::new(false),
             failure: Mutex::new(None),
             dispatcher,
             cache: Cache::new(&config.name, cache_bytes(config)),
             recent: Mutex::new(Recent::new(clock.now())),
             latencies: Mutex::new(Latencies::new(clock.now())),
+            carried: Mutex::default(),
             clock,
         })
     }
@@ -147,6 +157,9 @@ impl Model {
     }
 
     pub fn reconfigure(&self, config: &config::Model, weights: &[f64]) {
+        if *self.config.load_full() != *config {
+            self.carried.lock().forget();
+        }
         self.config.store(Arc::new(config.clone()));
         self.dispatcher.reconfigure(config, weights);
         self.cache.resize(cache_bytes(config));
@@ -182,6 +195,19 @@ impl Model {
         let now = self.clock.now();
         self.recent.lock().take(now, totals, waiting);
         self.latencies.lock().take(now, self.dispatcher.metrics().latencies(), &totals);
+        let (work, replicas) = (self.dispatcher.tally().work(), self.dispatcher.replicas());
+        self.carried.lock().take(now, work, replicas as f64);
+    }
+
+    /// Rows per second that its replicas can carry by what they did end to end; nothing before enough
+    /// was seen.
+    pub fn carried_rps(&self) -> Option<f64> {
+        Some(self.carried.lock().whole_rps()? * self.dispatcher.replicas() as f64)
+    }
+
+    /// The rows that were computed since the start.
+    pub fn rows(&self) -> u64 {
+        self.dispatcher.tally().work().rows
     }
 
     pub fn history(&self) -> Vec<Point> {
@@ -214,6 +240,19 @@ impl Model {
             dispatch: self.dispatcher.view(),
             replicas: reported.of_which(self.dispatcher.replicas()),
             cache: self.cached(),
+        }
+    }
+
+    /// Whether the replica that was reported last is on a GPU that does not exist.
+    pub fn runs_simulated(&self, simulated: bool) {
+        let before = self.simulated.swap(simulated, Ordering::Relaxed);
+        let pretends = matches!(self.config.load().engine, config::Engine::Synthetic { .. });
+        if simulated && !before && !pretends {
+            let model = &self.name;
+            tracing::warn!(
+                model,
+                "real model runs on a simulated GPU, on any core; offer cores with cpu"
+            );
         }
     }
 
@@ -320,6 +359,10 @@ impl Served for Model {
     fn max_batch(&self) -> u32 {
         let configured = self.config.load().max_batch;
         self.shape.load().as_ref().map_or(configured, |shape| shape.max_batch.min(configured))
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.simulated.load(Ordering::Relaxed)
     }
 
     fn class(&self) -> Class {

@@ -34,7 +34,7 @@ pub(super) const SLICE_INFO: Spec = Spec::new(
     "sluice_worker_slice_info",
     Unit::Count,
     Kind::Gauge,
-    &["gpu", "slice", "profile", "uuid"],
+    &["gpu", "slice", "profile", "uuid", "source"],
     "Always 1: the device behind a slice, which changes with every reshape.",
 );
 pub(super) const SLICE_BUSY: Spec = Spec::new(
@@ -69,21 +69,21 @@ pub(super) const GPU_MEMORY: Spec = Spec::new(
     "sluice_worker_gpu_memory_bytes",
     Unit::Bytes,
     Kind::Gauge,
-    &["gpu", "kind"],
+    &["gpu", "kind", "source"],
     "Memory of a GPU, total and used, if it reports it.",
 );
 pub(super) const GPU_POWER: Spec = Spec::new(
     "sluice_worker_gpu_power_watts",
     Unit::Count,
     Kind::Gauge,
-    &["gpu"],
+    &["gpu", "source"],
     "Power draw of a GPU, if it reports it.",
 );
 pub(super) const GPU_TEMPERATURE: Spec = Spec::new(
     "sluice_worker_gpu_temperature_celsius",
     Unit::Count,
     Kind::Gauge,
-    &["gpu"],
+    &["gpu", "source"],
     "Temperature of a GPU, if it reports it.",
 );
 pub(super) const GPU_ECC: Spec = Spec::new(
@@ -97,7 +97,7 @@ pub(super) const GPU_ECC: Spec = Spec::new(
 pub(super) fn record(state: &State) {
     workers(state);
     for gpu in state.gpus() {
-        gpu.slices.iter().for_each(|slice| self::slice(&gpu.gpu, slice));
+        gpu.slices.iter().for_each(|slice| self::slice(gpu, slice));
         self::gpu(gpu);
     }
 }
@@ -116,10 +116,11 @@ fn workers(state: &State) {
     }
 }
 
-fn slice(gpu: &str, slice: &SliceState) {
+fn slice(on: &GpuState, slice: &SliceState) {
+    let gpu = on.gpu.as_str();
     let (name, profile) = (slice.slice.as_str(), slice.profile.as_str());
     if let Some(uuid) = &slice.uuid {
-        number(&SLICE_INFO, [gpu, name, profile, uuid], 1.0);
+        number(&SLICE_INFO, [gpu, name, profile, uuid, on.source_word()], 1.0);
     }
     number(&SLICE_BUSY, [gpu, name, profile], slice.busy_s());
     number(&SLICE_MEMORY, [gpu, name, "used"], slice.used_bytes() as f64);
@@ -131,17 +132,17 @@ fn slice(gpu: &str, slice: &SliceState) {
 }
 
 fn gpu(gpu: &GpuState) {
-    let name = gpu.gpu.as_str();
+    let (name, source) = (gpu.gpu.as_str(), gpu.source_word());
     number(&GPU_PROBLEM, [name], gpu.problem.is_some().into());
     if let Some(Memory { total_bytes, used_bytes }) = gpu.memory {
-        number(&GPU_MEMORY, [name, "total"], total_bytes as f64);
-        number(&GPU_MEMORY, [name, "used"], used_bytes as f64);
+        number(&GPU_MEMORY, [name, "total", source], total_bytes as f64);
+        number(&GPU_MEMORY, [name, "used", source], used_bytes as f64);
     }
     if let Some(watts) = gpu.power_w {
-        number(&GPU_POWER, [name], watts);
+        number(&GPU_POWER, [name, source], watts);
     }
     if let Some(celsius) = gpu.temperature_c {
-        number(&GPU_TEMPERATURE, [name], celsius.into());
+        number(&GPU_TEMPERATURE, [name, source], celsius.into());
     }
     if let Some((corrected, uncorrected)) = gpu.ecc {
         count(&GPU_ECC, [name, "corrected"], corrected);

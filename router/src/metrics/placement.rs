@@ -18,7 +18,7 @@ pub(super) const CAPACITY: Spec = Spec::new(
     Unit::Count,
     Kind::Gauge,
     &["model"],
-    "Rows/s that the model's replicas serve within the objective, once measured.",
+    "Rows/s that the model's replicas serve within the objective, no more than was carried end to end; absent until that was measured.",
 );
 pub(super) const GPUS: Spec = Spec::new(
     "sluice_placement_gpus",

@@ -28,7 +28,10 @@ pub struct GpuState {
     pub gpu: String,
     /// As the worker's file has it, `nvml:0`.
     pub source: String,
-    /// Its kind in the MIG table, `A100-80GB`.
+    /// Whether it does not exist: its power, heat and speed are a model's.
+    #[serde(default)]
+    pub simulated: bool,
+    /// Its kind in the MIG table, `A100-80GB`; of cores, `cpu-4-8192MiB`.
     pub kind: Option<String>,
     pub uuid: Option<String>,
     /// Whether it is cut: `on`, `off` or `unsupported`.
@@ -47,6 +50,22 @@ pub struct GpuState {
     /// The numbers of its last errors, oldest first.
     pub xids: Vec<u64>,
     pub slices: Vec<SliceState>,
+}
+
+impl GpuState {
+    /// What it is, in a few words.
+    pub fn what(&self) -> String {
+        if let Some(cores) = self.source.strip_prefix("cpu:") {
+            return format!("cores {cores}");
+        }
+        let kind = self.kind.as_deref().unwrap_or(&self.source);
+        if self.simulated { format!("{kind} (simulated)") } else { kind.to_owned() }
+    }
+
+    /// The word before the colon of its source: `simulated`, `nvml` or `cpu`.
+    pub fn source_word(&self) -> &str {
+        self.source.split(':').next().unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

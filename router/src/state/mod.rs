@@ -102,7 +102,7 @@ impl State {
             lead: registry.leadership().state(),
             models: with_replicas(models, &workers),
             workers,
-            plan: registry.plan().state(),
+            plan: registry.plan_state(),
             pins,
             jobs: registry.jobs().state(loans.unwrap_or_default(), registry.wall_ms()),
             tenants: shared.access.load().tenants(tokio::time::Instant::now()),

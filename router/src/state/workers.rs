@@ -41,6 +41,7 @@ fn gpu(worker: &str, report: &GpuReport, lent: &BTreeMap<SliceId, u64>) -> GpuSt
     GpuState {
         gpu: labelled(worker, &mig::device_label(report.index, kind)),
         source: report.source.clone(),
+        simulated: report.is_simulated(),
         kind: report.kind.clone(),
         uuid: report.uuid.clone(),
         mode: report.mode,

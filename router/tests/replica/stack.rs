@@ -34,7 +34,7 @@ pub(crate) fn settings(cache_mib: u64) -> Settings {
         slo_target: 0.99,
         max_batch: 1,
         memory_mib: 1,
-        replicas: Replicas { min: 1, max: 1 },
+        replicas: Replicas { min: 1, max: Some(1) },
         batching: Batching::Aimd,
         cache_mib,
         class: Class::Interactive,

@@ -53,6 +53,13 @@ pub struct GpuReport {
     pub slices: Vec<SliceReport>,
 }
 
+impl GpuReport {
+    /// Whether it does not exist, as its source says.
+    pub fn is_simulated(&self) -> bool {
+        self.source.starts_with("simulated:")
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {

@@ -217,7 +217,11 @@ impl Fleet {
     /// Has the data plane take up what a worker reports; the replicas that are to stay attached.
     fn attach(&self, worker: &str, report: &Report) -> BTreeSet<u32> {
         let mut there = BTreeSet::new();
-        for slice in report.gpus.iter().flat_map(|gpu| &gpu.slices) {
+        let slices = report.gpus.iter().flat_map(|gpu| {
+            let simulated = gpu.is_simulated();
+            gpu.slices.iter().map(move |slice| (simulated, slice))
+        });
+        for (simulated, slice) in slices {
             let name = SliceName::of(worker, &slice.slice);
             for replica in &slice.replicas {
                 let id = ReplicaId { worker: worker.to_owned(), replica: replica.replica };
@@ -228,6 +232,7 @@ impl Fleet {
                             model: &replica.model,
                             slice: &name,
                             profile: &slice.profile,
+                            simulated,
                             digest: replica.digest,
                             ready,
                         };

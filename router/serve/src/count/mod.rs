@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+pub mod carried;
 mod histograms;
 pub mod latency;
 mod model;

@@ -8,6 +8,8 @@ use std::{
 use oip::model::{BatchStats, DurationStat, InferenceStats, ModelStats};
 use protocol::Facts;
 
+use crate::count::carried::Work;
+
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     stats: InferenceStats,
@@ -39,6 +41,16 @@ impl Tally {
         add(&mut size.compute_infer, 1, infer);
         add(&mut size.compute_output, 1, output);
         self.last_ms = wall_clock_ms();
+    }
+
+    /// The rows that were computed, and how long that kept executors busy.
+    pub fn work(&self) -> Work {
+        let each = self.by_size.values();
+        let ns = each.map(|size| {
+            let parts = [size.compute_input.ns, size.compute_infer.ns, size.compute_output.ns];
+            parts.into_iter().fold(0, u64::saturating_add)
+        });
+        Work { rows: self.rows, busy: Duration::from_nanos(ns.fold(0, u64::saturating_add)) }
     }
 
     pub fn success(&mut self, took: Duration) {

@@ -21,6 +21,9 @@ use crate::{
 /// The longest body a repository call has a use for.
 const MAX_CALL_BYTES: u64 = 64 << 10;
 
+/// What metadata says of a model on a GPU that does not exist.
+const SIMULATED: &str = "simulated";
+
 const EXTENSIONS: &[&str] = &[
     "binary_tensor_data",
     "model_configuration",
@@ -64,7 +67,10 @@ pub(super) fn about(
     Ok(match question {
         Question::Metadata => {
             let (version, platform) = (model.version(), model.platform());
-            let metadata = ModelMetadata::new(model.name(), version, &platform, &*signature()?);
+            let mut metadata = ModelMetadata::new(model.name(), version, &platform, &*signature()?);
+            if model.is_simulated() {
+                metadata.parameters.insert("source".to_owned(), SIMULATED.to_owned());
+            }
             reply::json(StatusCode::OK, &metadata)
         }
         Question::Config => {
@@ -74,6 +80,9 @@ pub(super) fn about(
             let (slo, target) = model.objective();
             config.set_parameter("slo_ms", &(slo.as_nanos() as f64 / 1e6));
             config.set_parameter("slo_target", &target);
+            if model.is_simulated() {
+                config.set_parameter("source", &SIMULATED);
+            }
             reply::json(StatusCode::OK, &config)
         }
         Question::Stats => {
