@@ -20,7 +20,7 @@ fn snapshot() -> Snapshot {
         replicas_min: 1,
         replicas_max: 4,
         load: Draw { power: 0.8, bandwidth: 0.5, pcie: 0.01 },
-        home: policy::fleet::Home::Cores,
+        home: Home::Cores,
         slowdown: 1.1,
     };
     let replica = Replica {
