@@ -1,20 +1,28 @@
-//! `sluice check`: validates a configuration file.
+//! `sluice check`: validates a configuration file, and loads its models.
+
+mod models;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use config::{CheckReport, Config, Problems, Warnings};
 
+use serde_json::json;
+
+use self::models::Loaded;
 use crate::program::{BAD_CONFIGURATION, Verdict};
 
 /// Validate a configuration file
 ///
-/// Lists every problem as FILE:LINE:COLUMN: MESSAGE, or prints a summary of what would run.
+/// Lists every problem as FILE:LINE:COLUMN: MESSAGE, or prints a summary of what would run. Loads
+/// each ONNX model as `up` would, in a process with limits of time and memory, and prints what it
+/// takes and gives, whether it batches, and what runs it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 valid, 78 invalid configuration, 2 usage.\n\n\
     Examples:\n  \
     sluice check configs/router.toml\n  \
     sluice check configs/router.toml --print\n  \
-    sluice check configs/router.toml --format json --deny-warnings")]
+    sluice check configs/router.toml --format json --deny-warnings\n  \
+    sluice check /etc/sluice/router.toml --no-models")]
 pub(crate) struct Args {
     /// Configuration file
     #[arg(value_name = "FILE")]
@@ -28,6 +36,9 @@ pub(crate) struct Args {
     /// Treat warnings as errors
     #[arg(long)]
     deny_warnings: bool,
+    /// Do not load the models
+    #[arg(long)]
+    no_models: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -39,8 +50,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let verdict = judge(args, config::load(&args.file));
-    verdict.print()
+    judge(args, config::load(&args.file)).print()
 }
 
 fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
@@ -54,34 +64,51 @@ fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
             return Verdict { stdout, stderr: String::new(), code: BAD_CONFIGURATION };
         }
     };
+    let loaded = if args.no_models { Ok(Vec::new()) } else { models::load(&config) };
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(why) => return Verdict { stderr: why + "\n", code: 1, ..Verdict::default() },
+    };
+    let problems: Vec<String> = loaded.iter().filter_map(Loaded::problem).collect();
     let short = crate::program::short_of_cores(&config);
-    let denied = args.deny_warnings && (!warnings.is_empty() || short.is_some());
+    let doubts: Vec<String> = loaded.iter().flat_map(Loaded::warnings).chain(short).collect();
+    let denied = args.deny_warnings && !(warnings.is_empty() && doubts.is_empty());
     let mut verdict = Verdict::default();
     match args.format {
         Format::Text => {
-            verdict.stderr =
-                warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-            verdict.stderr.extend(short.iter().map(|why| format!("warning: {why}\n")));
-            if args.print {
+            let warnings = warnings.iter().map(|warning| warning.to_string()).chain(doubts.clone());
+            verdict.stderr = warnings.map(|warning| format!("warning: {warning}\n")).collect();
+            if !problems.is_empty() {
+                verdict.stdout = problems.join("\n") + "\n";
+            } else if args.print {
                 verdict.stdout = config.effective.to_string();
             } else if !denied {
                 verdict.stdout = config.summary().to_string();
+                verdict.stdout.extend(loaded.iter().map(Loaded::summary));
             }
         }
         Format::Json => {
             let mut report = CheckReport::of_config(&config, &warnings);
-            report.ok = !denied;
+            report.ok = !denied && problems.is_empty();
+            report.models = models_json(&loaded);
             report.settings = args.print.then_some(config.effective.settings.as_slice());
             verdict.stdout = report.to_json() + "\n";
         }
     }
     if denied {
-        let count = warnings.iter().count() + usize::from(short.is_some());
+        let count = warnings.iter().count() + doubts.len();
         verdict.stderr +=
             &format!("{}: {count} warnings, and --deny-warnings is set\n", args.file.display());
         verdict.code = BAD_CONFIGURATION;
     }
+    if !problems.is_empty() {
+        verdict.code = BAD_CONFIGURATION;
+    }
     verdict
+}
+
+fn models_json(loaded: &[Loaded]) -> Option<serde_json::Value> {
+    (!loaded.is_empty()).then(|| json!(loaded))
 }
 
 #[cfg(test)]
@@ -92,8 +119,14 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Args =
-        Args { file: PathBuf::new(), print: false, format: Format::Text, deny_warnings: false };
+    /// These files are made up, and their models are not loaded.
+    const PLAIN: Args = Args {
+        file: PathBuf::new(),
+        print: false,
+        format: Format::Text,
+        deny_warnings: false,
+        no_models: true,
+    };
 
     fn judge_text(args: &Args, path: &str, text: &str) -> Verdict {
         let (path, base_dir) = (Path::new(path), Path::new("configs"));

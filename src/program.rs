@@ -11,7 +11,7 @@ use std::{
 
 use config::{Config, Gpu, Problems, Warnings};
 use worker::{
-    GpuSettings, Lending, Limits, Open,
+    GpuSettings, Lending, Limits, OnnxRuntime, Open,
     cores::{Offer, offer},
     gpu::{
         CoreDevice, CoreSetup, GpuError,
@@ -61,21 +61,32 @@ pub(crate) fn warned(read: Result<(Config, Warnings), Problems>) -> Result<Confi
     Ok(config)
 }
 
-/// The devices of a file: its GPUs, and its cores, at most 8 a device.
-pub(crate) fn gpus(config: &Config, run_dir: &Path) -> Result<Vec<GpuSettings>, String> {
+/// The devices of a file: its GPUs, and its cores, at most 8 a device. `program` tries the libraries
+/// of ONNX Runtime that it names.
+pub(crate) fn gpus(
+    config: &Config,
+    run_dir: &Path,
+    program: &Path,
+) -> Result<Vec<GpuSettings>, String> {
     let mut offers = offers(config)?.into_iter();
     let mut gpus: Vec<GpuSettings> = Vec::new();
     for worker in &config.workers {
         let pinned = worker.geometry.clone();
+        let library = worker.onnxruntime.as_deref();
+        let onnxruntime = library.map(|library| OnnxRuntime::find(Some(library), program));
         let open: Open = match &worker.gpu {
             Gpu::Simulated { kind } => simulated(gpus.len(), kind, run_dir),
             Gpu::Nvml { index, library } => nvml(*index, library.clone()),
             Gpu::Cores(_) => {
-                gpus.extend(cores(offers.next(), gpus.len(), run_dir, pinned.as_deref()));
+                let all = cores(offers.next(), gpus.len(), run_dir, pinned.as_deref());
+                gpus.extend(
+                    all.into_iter()
+                        .map(|one| GpuSettings { onnxruntime: onnxruntime.clone(), ..one }),
+                );
                 continue;
             }
         };
-        gpus.push(GpuSettings { source: worker.gpu.source(), open, pinned });
+        gpus.push(GpuSettings { source: worker.gpu.source(), open, pinned, onnxruntime });
     }
     Ok(gpus)
 }
@@ -97,6 +108,15 @@ fn offers(config: &Config) -> Result<Vec<Offer>, String> {
 /// Why this machine cannot offer what a file says, if it cannot.
 pub(crate) fn short_of_cores(config: &Config) -> Option<String> {
     offers(config).err()
+}
+
+/// Looks for ONNX Runtime, from now on and elsewhere.
+pub(crate) fn onnxruntime(program: PathBuf) -> impl Future<Output = OnnxRuntime> {
+    let looking = tokio::task::spawn_blocking(move || OnnxRuntime::find(None, &program));
+    async {
+        let why = || "looking for onnxruntime failed".to_owned();
+        looking.await.unwrap_or_else(|_| OnnxRuntime::Missing { why: why() })
+    }
 }
 
 pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>, String> {
@@ -139,7 +159,8 @@ fn cores(
         let path = run_dir.join(format!("cpu{index}.cores"));
         let setup = CoreSetup { cores, memory_mib, path };
         let open: Open = Arc::new(move || Ok(Box::new(CoreDevice::open(&setup)?)));
-        GpuSettings { source, open, pinned: pinned.map(<[String]>::to_vec) }
+        let pinned = pinned.map(<[String]>::to_vec);
+        GpuSettings { source, open, pinned, onnxruntime: None }
     };
     (first..).zip(devices).map(device).collect()
 }

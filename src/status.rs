@@ -2,6 +2,7 @@
 
 mod paint;
 mod picture;
+mod runtimes;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -112,6 +113,7 @@ fn text(state: &State, paint: Paint) -> String {
         }
     }
     text += &tables::pins(state, paint);
+    text += &runtimes::runtimes(state);
     text += &tables::models(state, paint);
     text += &tables::latencies(state, paint);
     text += &tables::capacity(state);

@@ -21,7 +21,7 @@ use worker::{GpuSettings, Launch};
 use self::{local::LocalWorker, run_dir::RunDir};
 use crate::{
     notify,
-    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say, warned},
+    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, warned},
 };
 
 const COMMAND: &str = "up";
@@ -83,8 +83,8 @@ async fn serve(args: Args, mut config: Config, run_dir: &mut RunDir) -> Result<E
             config = configuration(&args, run_dir).map_err(|problems| bad(&problems))?;
         }
     }
-    let models = objectives(&config);
-    let (gpus, launch) = worker(&config, run_dir)?;
+    let (gpus, launch) = worker(&config, run_dir).await?;
+    let models = models(&config, &launch);
     let (asking, calls) = mpsc::channel(1);
     let giving = Giving {
         run_dir: (!run_dir.outlives()).then(|| run_dir.path().to_owned()),
@@ -167,11 +167,13 @@ async fn finish(
 }
 
 /// The worker's GPUs, and how it starts executors and jobs.
-fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, Launch), ExitCode> {
+async fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, Launch), ExitCode> {
     let lending = lending(config, run_dir.path()).map_err(|why| bad(&why))?;
     let program = std::env::current_exe();
     let program =
         program.map_err(|error| failed(&format!("cannot find this program's path: {error}")))?;
+    let onnxruntime = onnxruntime(program.clone()).await;
+    let gpus = gpus(config, run_dir.path(), &program).map_err(|why| bad(&why))?;
     let orphan_wait = if run_dir.outlives() { ADOPTION_WAIT } else { Duration::ZERO };
     let launch = Launch {
         program,
@@ -179,9 +181,9 @@ fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, Launch
         listen: None,
         certificate: None,
         orphan_wait,
+        onnxruntime,
         lending,
     };
-    let gpus = gpus(config, run_dir.path()).map_err(|why| bad(&why))?;
     Ok((gpus, launch))
 }
 
@@ -200,10 +202,14 @@ fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {
     Ok(config)
 }
 
-fn objectives(config: &Config) -> Vec<String> {
+/// A line for each model's objective, and what runs those of ONNX.
+fn models(config: &Config, launch: &Launch) -> Vec<String> {
     let line = |model: &config::Model| {
         let (slo, target) = (model.slo.as_secs_f64() * 1e3, model.slo_target * 100.0);
         format!("model      {}: {slo} ms for {target} % of requests", model.name)
     };
-    config.models.iter().map(line).collect()
+    let is_onnx = |model: &config::Model| model.engine.name() == "onnx";
+    let runtime = config.models.iter().any(is_onnx);
+    let runtime = runtime.then(|| format!("onnx       {}", launch.onnxruntime));
+    config.models.iter().map(line).chain(runtime).collect()
 }

@@ -11,7 +11,7 @@ use worker::{Door, DoorTls, Host, Launch};
 
 use crate::{
     notify,
-    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, say, warned},
+    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, warned},
 };
 
 /// How long a stopping worker waits for its replicas to drain.
@@ -68,7 +68,8 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
         Ok(program) => program,
         Err(error) => return failed(&format!("cannot find this program's path: {error}")),
     };
-    let gpus = match gpus(config, &join.run_dir) {
+    let onnxruntime = onnxruntime(program.clone()).await;
+    let gpus = match gpus(config, &join.run_dir, &program) {
         Ok(gpus) => gpus,
         Err(why) => return bad(&why),
     };
@@ -79,7 +80,9 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
     };
     let certificate = join.tls.and_then(|tls| tls.identity);
     let orphan_wait = ADOPTION_WAIT;
-    let launch = Launch { program, run_dir, listen, certificate, orphan_wait, lending };
+    say(&format!("onnx       {onnxruntime}"));
+    let launch =
+        Launch { program, run_dir, listen, certificate, orphan_wait, onnxruntime, lending };
     let host = match Host::start(gpus, launch).await {
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),

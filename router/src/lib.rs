@@ -16,6 +16,6 @@ pub mod state;
 mod steer;
 
 pub use control::{
-    election, fleet, jobs, leader, learned, office, orders, plan, progress, records, replay, round,
-    takeover, whatif,
+    election, fleet, jobs, leader, learned, model_spec, office, orders, plan, progress, records,
+    replay, round, takeover, whatif,
 };

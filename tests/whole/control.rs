@@ -73,6 +73,7 @@ impl Bed {
             listen: None,
             certificate: None,
             orphan_wait: Duration::ZERO,
+            onnxruntime: worker::OnnxRuntime::Missing { why: "this is a test".to_owned() },
             lending: None,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -114,7 +115,12 @@ fn gpu(path: PathBuf) -> GpuSettings {
         let setup = Setup { kind, name: "test".into(), path: path.clone(), delays };
         SimulatedGpu::open(&setup).map(|gpu| Box::new(gpu) as Box<dyn worker::gpu::Gpu>)
     };
-    GpuSettings { source: "simulated:A100-80GB".into(), open: Arc::new(open), pinned: None }
+    GpuSettings {
+        source: "simulated:A100-80GB".into(),
+        open: Arc::new(open),
+        pinned: None,
+        onnxruntime: None,
+    }
 }
 
 /// Puts a relay wherever an executor listens and there is none.
@@ -158,6 +164,9 @@ fn desired(generation: u64, wish: &Wish) -> Desired {
         max_batch: 4,
         memory_mib: 1,
         threads: 1,
+        device: None,
+        warmup: Vec::new(),
+        warmup_file: None,
     };
     let replica = |id: &u32| DesiredReplica {
         replica: *id,

@@ -19,7 +19,7 @@ use std::{
 use bytes::Bytes;
 use oip::{Request, Response, Tensor};
 use protocol::ExecutorId;
-use worker::{ExecutorArgs, run_executor, run_guard};
+use worker::{ExecutorArgs, OnnxRuntime, engine::Surroundings, run_executor, run_guard};
 
 /// The first value of an input that makes the model fail with it as a status.
 const STATUSES: [f32; 3] = [400.0, 429.0, 500.0];
@@ -51,7 +51,10 @@ fn main() -> ExitCode {
             listen: None,
             certificate: None,
             orphan_wait: Duration::ZERO,
-            program: env::current_exe().expect("a running program has a path"),
+            surroundings: Surroundings {
+                program: env::current_exe().expect("a running program has a path"),
+                onnxruntime: OnnxRuntime::Missing { why: "this is a stand-in".to_owned() },
+            },
         }),
         ["serve", port, rest @ ..] => serve(port, rest),
         _ => ExitCode::from(2),

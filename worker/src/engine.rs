@@ -1,7 +1,7 @@
 //! What runs a model inside an executor.
 
+mod choice;
 mod onnx;
-#[cfg(feature = "ort")]
 mod ort;
 mod pace;
 pub(crate) mod pause;
@@ -9,14 +9,20 @@ mod pieces;
 pub(crate) mod server;
 mod synthetic;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use oip::Datatype;
-use protocol::{Batch, ModelSpec, Part, TensorHead};
+use protocol::{Batch, ModelSpec, Part, Runtime, TensorHead};
 
 pub use self::pace::Pace;
-use crate::signature::{Refusal, Signature, Spec};
+use crate::{
+    onnxruntime::OnnxRuntime,
+    signature::{Refusal, Signature, Spec},
+};
 
 /// A loaded model.
 ///
@@ -26,6 +32,16 @@ pub trait Engine: Send {
     fn signature(&self) -> &Signature;
 
     fn platform(&self) -> &str;
+
+    /// What runs an ONNX model.
+    fn runtime(&self) -> Option<Runtime> {
+        None
+    }
+
+    /// What is said of each output that is not served.
+    fn left_out(&self) -> &[String] {
+        &[]
+    }
 
     /// Bytes the model needs that the process does not show, or shows too few of.
     fn memory_bytes(&self) -> u64;
@@ -143,6 +159,17 @@ pub enum LoadError {
     NotAModel { path: String, reason: String },
     #[error("{path} cannot be run: {reason}")]
     Unsupported { path: String, reason: String },
+    #[error(
+        "{path} cannot be run: rten, the embedded engine, has no operator {}; onnxruntime has: \
+         pip install onnxruntime, or set onnxruntime in [[worker]] ({why})",
+        operators.join(", ")
+    )]
+    Operators { path: String, operators: Vec<String>, why: String },
+    #[error(
+        "{path}: device is \"gpu\", but {reason}; install onnxruntime-gpu where python3 finds it, \
+         set onnxruntime in [[worker]] to its library, or take device = \"auto\" or \"cpu\""
+    )]
+    NoGpu { path: String, reason: String },
     #[error("{}", .0.whole())]
     Server(Lost),
     #[error(transparent)]
@@ -164,17 +191,34 @@ pub enum RunError {
     Lost(#[from] Lost),
 }
 
-pub fn load(spec: &ModelSpec, program: &Path) -> Result<Box<dyn Engine>, LoadError> {
+/// The body of `sluice executor --try-onnxruntime`: loads the library, or says why not.
+pub fn try_onnxruntime(library: &Path) -> Result<(), String> {
+    ort::Loaded::of(library).map(drop)
+}
+
+/// What an engine finds where it is loaded.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// The program that has the subcommand `guard`: this one, as a rule.
+    pub program: PathBuf,
+    pub onnxruntime: OnnxRuntime,
+}
+
+#[cfg(test)]
+impl Surroundings {
+    /// Without another program and without ONNX Runtime.
+    pub(crate) fn bare() -> Self {
+        let why = "this is a test".to_owned();
+        Self { program: PathBuf::new(), onnxruntime: OnnxRuntime::Missing { why } }
+    }
+}
+
+pub fn load(spec: &ModelSpec, around: &Surroundings) -> Result<Box<dyn Engine>, LoadError> {
     match &spec.engine {
-        protocol::Engine::Onnx { path } => {
-            let threads = usize::try_from(spec.threads).unwrap_or(1);
-            #[cfg(feature = "ort")]
-            if let Some(library) = std::env::var_os(ort::LIBRARY) {
-                return Ok(Box::new(ort::OnnxRuntime::load(&library, path, threads)?));
-            }
-            Ok(Box::new(onnx::Onnx::load(path, threads)?))
+        protocol::Engine::Onnx { path } => choice::load(path, spec, &around.onnxruntime),
+        protocol::Engine::Server(server) => {
+            Ok(Box::new(server::Server::start(server, &around.program)?))
         }
-        protocol::Engine::Server(server) => Ok(Box::new(server::Server::start(server, program)?)),
         protocol::Engine::Synthetic { curve, noise, inputs, outputs } => {
             let shapes = protocol::Shapes { inputs: inputs.clone(), outputs: outputs.clone() };
             let signature = Signature::read(&shapes)?;

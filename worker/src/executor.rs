@@ -28,8 +28,12 @@ use protocol::{
     ReplicaState, VERSION,
 };
 
+pub(crate) use self::warm::try_out;
 use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica, warm::Warm};
-use crate::{engine::Lost, executor_paths};
+use crate::{
+    engine::{Lost, Surroundings},
+    executor_paths,
+};
 
 #[derive(Clone, Debug)]
 pub struct ExecutorArgs {
@@ -44,8 +48,7 @@ pub struct ExecutorArgs {
     pub certificate: Option<tls::Identity>,
     /// How long it waits for another worker when its own is gone.
     pub orphan_wait: Duration,
-    /// The program that has the subcommand `guard`: this one, as a rule.
-    pub program: PathBuf,
+    pub surroundings: Surroundings,
 }
 
 pub fn run_executor(args: ExecutorArgs) -> ExitCode {
@@ -156,7 +159,7 @@ impl Executor {
             version: spec.version.clone(),
             memory_mib: spec.memory_mib,
             digest,
-            state: ReplicaState::Loading,
+            state: ReplicaState::Starting,
         };
         all.insert(id, held);
         drop(all);
@@ -171,8 +174,9 @@ impl Executor {
     fn live(&self, replica: &Replica, spec: &ModelSpec) {
         let id = replica.id();
         let loading = self.loading.lock();
+        self.set(id, ReplicaState::Loading);
         let mut warming = |batch| self.set(id, ReplicaState::Warming { batch });
-        let loaded = warm::bring_up(spec, &self.args.program, &self.lane, &mut warming);
+        let loaded = warm::bring_up(spec, &self.args.surroundings, &self.lane, &mut warming);
         drop(loading);
         // A file that cannot be loaded stays so; a server may do better next time.
         let is_server = matches!(spec.engine, Engine::Server(_));

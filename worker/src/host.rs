@@ -2,6 +2,7 @@
 
 mod adopt;
 mod backoff;
+mod crashes;
 mod gpu;
 mod lane;
 mod log;
@@ -31,6 +32,7 @@ use self::{
 };
 pub use self::{process::Launch, rank::Lending};
 use crate::{
+    OnnxRuntime,
     gpu::{Gpu, GpuError},
     rank::{JobFolder, read_log},
 };
@@ -44,6 +46,8 @@ pub struct GpuSettings {
     pub source: String,
     pub open: Open,
     pub pinned: Option<Vec<String>>,
+    /// What ONNX models on its slices are run by; absent, what the worker found.
+    pub onnxruntime: Option<OnnxRuntime>,
 }
 
 impl fmt::Debug for GpuSettings {
@@ -113,7 +117,10 @@ impl Host {
                 executors: mine,
                 ranks: ranks.extract_if(.., |one| one.gpu == index).collect(),
             };
-            let around = Surroundings::new(Arc::clone(&launch), joined.subscribe());
+            let mut around = Surroundings::new(Arc::clone(&launch), joined.subscribe());
+            if let Some(own) = settings.onnxruntime.clone() {
+                around.onnxruntime = Arc::new(own);
+            }
             let keeper = Keeper::new(index, settings, around, Arc::clone(&telling));
             keepers.spawn(keeper.keep(wishes.clone(), asked.clone(), mine));
         }

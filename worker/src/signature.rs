@@ -58,6 +58,22 @@ impl Signature {
         tensors.all(|spec| spec.shape.first() == Some(&-1)) && !self.inputs.is_empty()
     }
 
+    /// Why requests cannot share a batch, if they cannot.
+    pub fn unbatched(&self) -> Option<String> {
+        if self.inputs.is_empty() {
+            return Some("it has no input".to_owned());
+        }
+        let role = |specs: &[Spec], role: &str| {
+            let odd = specs.iter().find(|spec| spec.shape.first() != Some(&-1))?;
+            let name = &odd.name;
+            Some(match odd.shape.first() {
+                Some(size) => format!("{role} {name:?} has the fixed first dimension {size}"),
+                None => format!("{role} {name:?} has no dimensions"),
+            })
+        };
+        role(&self.inputs, "input").or_else(|| role(&self.outputs, "output"))
+    }
+
     /// Whether an input has dimensions, after the batch, whose sizes are the caller's to choose.
     pub fn has_free_dimensions(&self) -> bool {
         let batches = self.batches();
@@ -236,6 +252,10 @@ mod tests {
         let mut scalar = pairs();
         scalar.inputs[0].shape = vec![];
         assert!(!scalar.batches());
+        assert_eq!(pairs().unbatched(), None);
+        let said = "output \"y\" has the fixed first dimension 1";
+        assert_eq!(fixed.unbatched().as_deref(), Some(said));
+        assert_eq!(scalar.unbatched().as_deref(), Some("input \"ids\" has no dimensions"));
     }
 
     #[test]

@@ -107,6 +107,7 @@ fn slice(index: usize) -> SliceState {
         state: ReplicaPhase::Ready,
         reason: None,
         memory_bytes: Some(1 << 30),
+        runtime: None,
         load_ms: Some(1_000.0),
     };
     SliceState {

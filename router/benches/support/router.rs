@@ -94,6 +94,8 @@ fn report(address: String) -> Report {
         warmup: [1, 64].map(|batch| WarmPoint { batch, compute_us: vec![1] }).into(),
         load_us: 0,
         memory_bytes: 0,
+        shapes: Vec::new(),
+        runtime: None,
     };
     let replica = ReplicaReport {
         replica: 1,

@@ -150,7 +150,20 @@ impl Tables {
         unique("tenant", self.tenants.iter().map(|(_, found)| found), notes);
         unique("key", self.keys.iter().map(|(_, found)| found), notes);
         self.guarded(notes);
+        self.files(notes);
         self.fits(notes);
+    }
+
+    /// Notes model files that are not here: where workers are of this file they load them here.
+    fn files(&self, notes: &mut Notes<'_>) {
+        for (place, why) in self.models.iter().filter_map(|model| model.absent.as_ref()) {
+            if self.workers.is_empty() {
+                let message = format!("{why} here; every worker needs it at this path");
+                notes.warn(*place, message);
+            } else {
+                notes.problem(*place, why.clone());
+            }
+        }
     }
 
     fn count(&self, notes: &mut Notes<'_>) {

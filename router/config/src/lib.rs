@@ -49,7 +49,7 @@ pub use self::{
         etcd::Etcd,
         loans::Loans,
         log::Log,
-        model::{Class, Engine, Model, Replicas, Server},
+        model::{Class, Device, Engine, Model, Replicas, Server, Shape, Warmup},
         planner::Planner,
         router::{AccessLog, RouterSettings},
         tls::Tls,

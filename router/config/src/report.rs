@@ -20,17 +20,27 @@ pub struct CheckReport<'a> {
     pub summary: Option<Summary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<&'a [Setting]>,
+    /// What came of loading each model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub models: Option<serde_json::Value>,
 }
 
 impl<'a> CheckReport<'a> {
     pub fn of_config(config: &'a Config, warnings: &'a Warnings) -> Self {
         let summary = Some(config.summary());
-        Self { ok: true, problems: None, warnings: Some(warnings), summary, settings: None }
+        Self {
+            ok: true,
+            problems: None,
+            warnings: Some(warnings),
+            summary,
+            settings: None,
+            models: None,
+        }
     }
 
     pub fn of_problems(problems: &'a Problems) -> Self {
         let problems = Some(problems);
-        Self { ok: false, problems, warnings: None, summary: None, settings: None }
+        Self { ok: false, problems, warnings: None, summary: None, settings: None, models: None }
     }
 
     pub fn to_json(&self) -> String {

@@ -27,4 +27,5 @@ mod world;
 pub use self::{
     control::{Control, Stored},
     pause::Pause,
+    world::spec::of as model_spec,
 };

@@ -1,6 +1,6 @@
 //! Reading everything that decides into [`policy::round::World`].
 
-mod spec;
+pub(crate) mod spec;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -141,6 +141,10 @@ pub struct ReplicaState {
     /// Memory it takes, once known.
     pub memory_bytes: Option<u64>,
     pub load_ms: Option<f64>,
+    /// What runs it and on what, of an ONNX model that is ready: `onnxruntime 1.23.2 on cpu, 1
+    /// thread`.
+    #[serde(default)]
+    pub runtime: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -116,6 +116,7 @@ fn replica(report: &ReplicaReport) -> ReplicaState {
         reason: None,
         memory_bytes: None,
         load_ms: None,
+        runtime: None,
     };
     shown.state = match &report.state {
         protocol::ReplicaState::Starting => ReplicaPhase::Starting,
@@ -129,6 +130,7 @@ fn replica(report: &ReplicaReport) -> ReplicaState {
         protocol::ReplicaState::Ready(ready) => {
             shown.memory_bytes = Some(ready.memory_bytes);
             shown.load_ms = Some(ready.load_us as f64 / 1e3);
+            shown.runtime = ready.runtime.as_ref().map(ToString::to_string);
             ReplicaPhase::Ready
         }
     };

@@ -142,6 +142,8 @@ pub(crate) fn replica_at(
             warmup: vec![WarmPoint { batch: 1, compute_us: vec![warmup_us] }],
             load_us: 1_000,
             memory_bytes: 1 << 20,
+            shapes: Vec::new(),
+            runtime: None,
         })),
     }
 }

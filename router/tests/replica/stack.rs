@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use config::{Batching, Class, Engine, Model as Settings, Replicas};
+use config::{Batching, Class, Device, Engine, Model as Settings, Replicas, Warmup};
 use oip::{Datatype, Signature, Tensor, TensorSpec};
 use protocol::{
     Answer, Batch, Facts, FromExecutor, Outcome, PRELUDE_LEN, Part, Peer, Prelude, Reply,
@@ -38,6 +38,9 @@ pub(crate) fn settings(cache_mib: u64) -> Settings {
         batching: Batching::Aimd,
         cache_mib,
         class: Class::Interactive,
+        device: Device::Auto,
+        threads: None,
+        warmup: Warmup::default(),
     }
 }
 

@@ -29,12 +29,12 @@ pub use join::{
     Desired, DesiredGpu, DesiredReplica, DesiredSlice, FromWorker, JoinError, Joined, MAX_JOIN,
     MAX_MESSAGE, ToWorker, admit,
 };
-pub use model::{Engine, ModelSpec, Server, Shapes, TensorShape, WarmPoint};
+pub use model::{Device, Engine, ModelSpec, Runtime, Server, Shapes, TensorShape, WarmPoint};
 pub use rank::{
     DesiredRank, LogPiece, RankEnd, RankOrder, RankProgress, RankReport, RankSpec, RankState, Stop,
 };
 pub use report::{
     GpuReport, LaneReport, Mode, ReadyReplica, ReplicaReport, ReplicaState, Report, SliceReport,
-    WHOLE, XidReport,
+    WHOLE, WarmShape, XidReport,
 };
 pub use version::{JOIN_VERSION, Message, OLDEST, SPOKEN, common, line, read};

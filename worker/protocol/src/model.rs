@@ -1,6 +1,6 @@
 //! A model as workers and executors know it: what to load, what it takes and gives, how fast it is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,64 @@ pub struct ModelSpec {
     pub memory_mib: u64,
     /// The most threads one batch may use, at least 1.
     pub threads: u32,
+    /// What an ONNX model shall run on; absent, on the GPU of its slice where that can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Device>,
+    /// Dimensions of its inputs, without the batch, that it is warmed at; for free dimensions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warmup: Vec<BTreeMap<String, Vec<u64>>>,
+    /// The file of a request that it is warmed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup_file: Option<String>,
+}
+
+/// What a model computes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Device {
+    Cpu,
+    Gpu,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        })
+    }
+}
+
+/// What runs an ONNX model, and on what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runtime {
+    /// `onnxruntime` or `rten`.
+    pub name: String,
+    /// Its version, where that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    pub device: Device,
+    /// The threads of one batch.
+    pub threads: u32,
+    /// Why it is not the runtime or the device one would rather have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(version) = &self.version {
+            write!(f, " {version}")?;
+        }
+        let plural = if self.threads == 1 { "" } else { "s" };
+        write!(f, " on {}, {} thread{plural}", self.device, self.threads)?;
+        match &self.why {
+            Some(why) => write!(f, " ({why})"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl ModelSpec {

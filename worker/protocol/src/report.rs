@@ -1,9 +1,11 @@
 //! What a worker tells the router: everything there is, each time.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{Shapes, WarmPoint},
+    model::{Runtime, Shapes, WarmPoint},
     rank::RankReport,
 };
 
@@ -149,4 +151,21 @@ pub struct ReadyReplica {
     pub load_us: u64,
     /// Memory the model takes, as far as the executor can tell.
     pub memory_bytes: u64,
+    /// What was measured at each shape it was warmed at, of a model of free dimensions; the first
+    /// shape's measurements are also its `warmup`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shapes: Vec<WarmShape>,
+    /// What runs it, if it is an ONNX model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
+}
+
+/// What batches of one shape took when the model was warmed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmShape {
+    /// The dimensions of each input, without the batch.
+    pub inputs: BTreeMap<String, Vec<u64>>,
+    /// Rows and the microseconds in the model they took, the median of the runs.
+    pub points: Vec<(u32, u64)>,
 }

@@ -5,12 +5,13 @@
 //! happens in the one pass that gathers a batch anyway.
 
 mod declared;
+mod operators;
 mod tensor;
 
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use protocol::Batch;
+use protocol::{Batch, Device, Runtime};
 use rten::{LoadErrorKind, Model, NodeId, RunErrorKind, RunOptions, ThreadPool, Value};
 use rten_tensor::prelude::*;
 
@@ -26,15 +27,17 @@ pub(crate) struct Onnx {
     inputs: Vec<NodeId>,
     outputs: Vec<NodeId>,
     threads: Arc<ThreadPool>,
+    runtime: Runtime,
     file_bytes: u64,
 }
 
 impl Onnx {
-    pub(crate) fn load(path: &str, threads: usize) -> Result<Self, LoadError> {
+    /// Loads a model that rten runs because of `why`.
+    pub(crate) fn load(path: &str, threads: u32, why: &str) -> Result<Self, LoadError> {
         let read = |source| LoadError::Read { path: path.to_owned(), source };
         let file_bytes = std::fs::metadata(path).map_err(read)?.len();
         let declared = declared::read(path)?;
-        let model = load_model(path)?;
+        let model = load_model(path, why)?;
         let named = |ids: &[NodeId]| -> Vec<String> {
             let name = |id| model.node_info(id).and_then(|info| info.name().map(str::to_owned));
             ids.iter().map(|id| name(*id).unwrap_or_default()).collect()
@@ -42,8 +45,15 @@ impl Onnx {
         let signature =
             declared.signature(path, &named(model.input_ids()), &named(model.output_ids()))?;
         let (inputs, outputs) = (model.input_ids().to_vec(), model.output_ids().to_vec());
-        let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1)));
-        Ok(Self { model, signature, inputs, outputs, threads, file_bytes })
+        let runtime = Runtime {
+            name: "rten".to_owned(),
+            version: None,
+            device: Device::Cpu,
+            threads: threads.max(1),
+            why: Some(why.to_owned()),
+        };
+        let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1) as usize));
+        Ok(Self { model, signature, inputs, outputs, threads, runtime, file_bytes })
     }
 
     fn compute(&self, inputs: Vec<Value>) -> Result<Vec<Value>, RunError> {
@@ -73,6 +83,10 @@ impl Engine for Onnx {
         "rten_onnx"
     }
 
+    fn runtime(&self) -> Option<Runtime> {
+        Some(self.runtime.clone())
+    }
+
     fn memory_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -99,11 +113,14 @@ impl Engine for Onnx {
     }
 }
 
-fn load_model(path: &str) -> Result<Model, LoadError> {
-    let path = Path::new(path);
-    Model::load_file(path).map_err(|error| {
-        let (path, reason) = (path.display().to_string(), error.to_string());
+fn load_model(path: &str, why: &str) -> Result<Model, LoadError> {
+    Model::load_file(Path::new(path)).map_err(|error| {
+        let (path, reason) = (path.to_owned(), error.to_string());
         let kind = error.kind();
+        let operators = operators::missing(&path);
+        if !operators.is_empty() {
+            return LoadError::Operators { path, operators, why: why.to_owned() };
+        }
         if kind == LoadErrorKind::ParseError || kind == LoadErrorKind::UnknownFileType {
             LoadError::NotAModel { path, reason }
         } else {

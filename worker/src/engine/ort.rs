@@ -1,52 +1,107 @@
-//! ONNX models, run by ONNX Runtime, on CUDA where the library has it.
+//! ONNX models, run by ONNX Runtime, on CUDA where the library and the slice have it.
 //!
 //! The library is the user's own and is loaded at run time; nothing is linked or downloaded when
-//! this is built.
+//! this is built. Its threads are always a number and never spin: left to choose, it starts one for
+//! each processor, and binds them to processors of its own choice whatever the slice's are.
 
-use std::{ffi::OsStr, sync::OnceLock};
+mod tensor;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use bytes::Bytes;
 use oip::Datatype;
 use ort::{
+    ErrorCode,
     environment::Environment,
-    ep,
-    session::{Session, SessionInputValue},
-    value::{DynValue, Outlet, PrimitiveTensorElementType, Tensor, TensorElementType, ValueType},
+    ep::{self, ExecutionProvider},
+    session::{
+        HasSelectedOutputs, OutputSelector, RunOptions, Session, SessionInputValue,
+        builder::SessionBuilder,
+    },
+    value::{Outlet, TensorElementType, ValueType},
 };
-use protocol::Batch;
+use protocol::{Batch, Device, Runtime};
 
-use super::{
-    Done, Engine, LoadError, Output, RunError,
-    pieces::{Pieces, flat},
-};
+use super::{Done, Engine, LoadError, Output, RunError};
 use crate::{
-    clock,
+    clock, onnxruntime,
     signature::{Signature, Spec},
 };
 
-/// The variable that names ONNX Runtime's shared library.
-pub(super) const LIBRARY: &str = "ORT_DYLIB_PATH";
+/// The library in this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loaded {
+    environment: &'static Environment,
+    library: &'static Path,
+}
+
+impl Loaded {
+    /// The first library asked for; a process has one.
+    pub(crate) fn of(library: &Path) -> Result<Self, String> {
+        static LOADED: OnceLock<Result<(Environment, PathBuf), String>> = OnceLock::new();
+        let loaded = LOADED.get_or_init(|| {
+            let builder = ort::init_from(library).map_err(|error| error.to_string())?;
+            let made = builder.with_name("sluice").with_telemetry(false).build();
+            made.map(|made| (made, library.to_owned())).map_err(|error| error.to_string())
+        });
+        let (environment, library) = loaded.as_ref().map_err(Clone::clone)?;
+        Ok(Self { environment, library })
+    }
+}
+
+/// How a model shall be run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) device: Option<Device>,
+    pub(crate) threads: u32,
+}
 
 pub(crate) struct OnnxRuntime {
     session: Session,
     signature: Signature,
+    /// Which outputs are computed: those that are tensors.
+    options: RunOptions<HasSelectedOutputs>,
+    left_out: Vec<String>,
+    runtime: Runtime,
     file_bytes: u64,
 }
 
 impl OnnxRuntime {
-    pub(crate) fn load(library: &OsStr, path: &str, threads: usize) -> Result<Self, LoadError> {
+    pub(crate) fn load(loaded: Loaded, path: &str, wish: Wish) -> Result<Self, LoadError> {
         let read = |source| LoadError::Read { path: path.to_owned(), source };
         let file_bytes = std::fs::metadata(path).map_err(read)?.len();
         let unsupported = |reason: String| LoadError::Unsupported { path: path.to_owned(), reason };
-        let environment = environment(library).map_err(unsupported)?;
-        let session = open(environment, path, threads)
-            .map_err(|reason| LoadError::NotAModel { path: path.to_owned(), reason })?;
-        let specs = |outlets: &[Outlet]| outlets.iter().map(spec).collect::<Result<Vec<_>, _>>();
+        let (session, device, why) = open(loaded.environment, path, wish)?;
+        let specs = |outlets: &[&Outlet]| outlets.iter().map(|one| spec(one)).collect();
+        let is_tensor = |outlet: &&Outlet| matches!(outlet.dtype(), ValueType::Tensor { .. });
+        let (tensors, others): (Vec<_>, Vec<_>) = session.outputs().iter().partition(is_tensor);
+        let inputs: Vec<&Outlet> = session.inputs().iter().collect();
+        let inputs: Result<Vec<Spec>, String> = specs(&inputs);
+        let outputs: Result<Vec<Spec>, String> = specs(&tensors);
         let signature = Signature {
-            inputs: specs(session.inputs()).map_err(unsupported)?,
-            outputs: specs(session.outputs()).map_err(unsupported)?,
+            inputs: inputs.map_err(unsupported)?,
+            outputs: outputs.map_err(unsupported)?,
         };
-        Ok(Self { session, signature, file_bytes })
+        let left_out: Vec<String> = others.iter().map(|one| left_out(one)).collect();
+        if signature.outputs.is_empty() {
+            return Err(unsupported(left_out.join("; ")));
+        }
+        let names = others.iter().map(|one| one.name().to_owned());
+        let selector = names.fold(OutputSelector::default(), OutputSelector::without);
+        let options = RunOptions::new().map_err(|error| unsupported(error.to_string()))?;
+        let runtime = Runtime {
+            name: "onnxruntime".to_owned(),
+            version: onnxruntime::version_of(loaded.library),
+            device,
+            threads: wish.threads,
+            why,
+        };
+        let options = options.with_outputs(selector);
+        Ok(Self { session, signature, options, left_out, runtime, file_bytes })
     }
 }
 
@@ -59,6 +114,14 @@ impl Engine for OnnxRuntime {
         "onnxruntime_onnx"
     }
 
+    fn runtime(&self) -> Option<Runtime> {
+        Some(self.runtime.clone())
+    }
+
+    fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
     fn memory_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -66,12 +129,12 @@ impl Engine for OnnxRuntime {
     fn run(&mut self, batch: &Batch, body: &Bytes) -> Result<Done, RunError> {
         let started = clock::now();
         let batches = self.signature.batches();
-        let gather = |(index, spec)| gather(index, spec, batch, body, batches);
+        let gather = |(index, spec)| tensor::gather(index, spec, batch, body, batches);
         let inputs: Vec<(String, SessionInputValue<'_>)> =
             self.signature.inputs.iter().enumerate().map(gather).collect::<Result<_, _>>()?;
         let gathered = clock::now();
         let free = self.signature.has_free_dimensions();
-        let values = self.session.run(inputs).map_err(|error| {
+        let values = self.session.run_with_options(inputs, &self.options).map_err(|error| {
             let reason = error.to_string();
             if free { RunError::Inputs { reason } } else { RunError::Model { reason } }
         })?;
@@ -80,7 +143,7 @@ impl Engine for OnnxRuntime {
             let value = values.get(&spec.name).ok_or_else(|| RunError::Model {
                 reason: format!("output {} did not come", spec.name),
             })?;
-            let (shape, data) = bytes(spec, value)?;
+            let (shape, data) = tensor::bytes(spec, value)?;
             Output::of_batch(spec, &shape, data, batch, batches)
         });
         let outputs = outputs.collect::<Result<_, _>>()?;
@@ -93,118 +156,111 @@ impl Engine for OnnxRuntime {
     }
 }
 
-/// The one environment of this process.
-fn environment(library: &OsStr) -> Result<&'static Environment, String> {
-    static ENVIRONMENT: OnceLock<Result<Environment, String>> = OnceLock::new();
-    let made = ENVIRONMENT.get_or_init(|| {
-        let builder = ort::init_from(library).map_err(|error| error.to_string())?;
-        builder.with_name("sluice").build().map_err(|error| error.to_string())
-    });
-    made.as_ref().map_err(Clone::clone)
+type Opened = (Session, Device, Option<String>);
+
+/// Opens a model on the GPU if that is wished and can be, or else, unless it must be, on the CPU.
+fn open(environment: &Environment, path: &str, wish: Wish) -> Result<Opened, LoadError> {
+    let on_cpu =
+        |why| Ok((session(environment, path, wish.threads, Device::Cpu)?, Device::Cpu, why));
+    if wish.device == Some(Device::Cpu) {
+        return on_cpu(None);
+    }
+    let must = wish.device == Some(Device::Gpu);
+    let no_gpu = |reason: String| LoadError::NoGpu { path: path.to_owned(), reason };
+    let hidden = env::var_os("CUDA_VISIBLE_DEVICES").is_some_and(|devices| devices.is_empty());
+    if hidden || !ep::CUDA::is_available().unwrap_or(false) {
+        let reason = if hidden { "its slice has no GPU" } else { "this onnxruntime has no CUDA" };
+        return if must { Err(no_gpu(reason.to_owned())) } else { on_cpu(None) };
+    }
+    match session(environment, path, wish.threads, Device::Gpu) {
+        Ok(session) => Ok((session, Device::Gpu, None)),
+        Err(error) if must => Err(no_gpu(error.to_string())),
+        Err(error) => on_cpu(Some(format!("not on the GPU: {error}"))),
+    }
 }
 
-fn open(environment: &Environment, path: &str, threads: usize) -> Result<Session, String> {
-    let text = |error: ort::Error<_>| error.to_string();
-    Session::builder(environment)
-        .map_err(|error| error.to_string())?
-        .with_intra_threads(threads.max(1))
-        .map_err(text)?
-        .with_execution_providers([ep::CUDA::default().build()])
-        .map_err(text)?
-        .commit_from_file(path)
-        .map_err(|error| error.to_string())
+fn session(
+    environment: &Environment,
+    path: &str,
+    threads: u32,
+    device: Device,
+) -> Result<Session, LoadError> {
+    let unsupported = |reason: String| LoadError::Unsupported { path: path.to_owned(), reason };
+    let mut builder = options(environment, threads, device).map_err(unsupported)?;
+    builder.commit_from_file(path).map_err(|error| {
+        let (path, reason) = (path.to_owned(), error.to_string());
+        if matches!(error.code(), ErrorCode::InvalidProtobuf | ErrorCode::NoModel) {
+            LoadError::NotAModel { path, reason }
+        } else {
+            LoadError::Unsupported { path, reason }
+        }
+    })
 }
+
+fn options(
+    environment: &Environment,
+    threads: u32,
+    device: Device,
+) -> Result<SessionBuilder, String> {
+    let text = |error: ort::Error<SessionBuilder>| error.to_string();
+    let builder = Session::builder(environment).map_err(|error| error.to_string())?;
+    let builder = builder.with_intra_threads(threads.max(1) as usize).map_err(text)?;
+    let builder = builder.with_inter_threads(1).map_err(text)?;
+    let builder = builder.with_intra_op_spinning(false).map_err(text)?;
+    match device {
+        Device::Cpu => Ok(builder),
+        // Without this it would run on the CPU and say so nowhere.
+        Device::Gpu => {
+            let cuda = ep::CUDA::default().build().error_on_failure();
+            builder.with_execution_providers([cuda]).map_err(text)
+        }
+    }
+}
+
+/// What the runtime calls them, and the Open Inference Protocol.
+const DATATYPES: [(TensorElementType, Datatype); 12] = [
+    (TensorElementType::Float32, Datatype::Fp32),
+    (TensorElementType::Float64, Datatype::Fp64),
+    (TensorElementType::Int8, Datatype::Int8),
+    (TensorElementType::Int16, Datatype::Int16),
+    (TensorElementType::Int32, Datatype::Int32),
+    (TensorElementType::Int64, Datatype::Int64),
+    (TensorElementType::Uint8, Datatype::Uint8),
+    (TensorElementType::Uint16, Datatype::Uint16),
+    (TensorElementType::Uint32, Datatype::Uint32),
+    (TensorElementType::Uint64, Datatype::Uint64),
+    (TensorElementType::Bool, Datatype::Bool),
+    (TensorElementType::String, Datatype::Bytes),
+];
 
 fn spec(outlet: &Outlet) -> Result<Spec, String> {
     let name = outlet.name().to_owned();
     let ValueType::Tensor { ty, shape, .. } = outlet.dtype() else {
         return Err(format!("{name:?} is not a tensor"));
     };
-    let datatype = match ty {
-        TensorElementType::Float32 => Datatype::Fp32,
-        TensorElementType::Float64 => Datatype::Fp64,
-        TensorElementType::Int8 => Datatype::Int8,
-        TensorElementType::Int16 => Datatype::Int16,
-        TensorElementType::Int32 => Datatype::Int32,
-        TensorElementType::Int64 => Datatype::Int64,
-        TensorElementType::Uint8 => Datatype::Uint8,
-        TensorElementType::Uint16 => Datatype::Uint16,
-        TensorElementType::Uint32 => Datatype::Uint32,
-        TensorElementType::Uint64 => Datatype::Uint64,
-        TensorElementType::Bool => Datatype::Bool,
-        other => return Err(format!("{name:?} is {other}, which this engine does not run")),
+    let known = DATATYPES.iter().find(|(theirs, _)| theirs == ty);
+    let Some((_, datatype)) = known else {
+        return Err(format!("{name:?} is {ty}, which this engine does not run"));
     };
-    Ok(Spec { name, datatype, shape: shape.iter().copied().collect() })
+    Ok(Spec { name, datatype: *datatype, shape: shape.iter().copied().collect() })
 }
 
-fn gather(
-    index: usize,
-    spec: &Spec,
-    batch: &Batch,
-    body: &Bytes,
-    batches: bool,
-) -> Result<(String, SessionInputValue<'static>), RunError> {
-    let pieces = Pieces::of(index, batch, body);
-    let rows = batches.then_some(u64::from(batch.rows()));
-    let dims = rows.into_iter().chain(batch.inputs[index].tail.iter().copied());
-    let shape: Vec<i64> = dims.map(|dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect();
-    let value = match spec.datatype {
-        Datatype::Fp32 => value(shape, pieces.each(f32::from_le_bytes)),
-        Datatype::Fp64 => value(shape, pieces.each(f64::from_le_bytes)),
-        Datatype::Int8 => value(shape, pieces.each(i8::from_le_bytes)),
-        Datatype::Int16 => value(shape, pieces.each(i16::from_le_bytes)),
-        Datatype::Int32 => value(shape, pieces.each(i32::from_le_bytes)),
-        Datatype::Int64 => value(shape, pieces.each(i64::from_le_bytes)),
-        Datatype::Uint8 => value(shape, pieces.each(u8::from_le_bytes)),
-        Datatype::Uint16 => value(shape, pieces.each(u16::from_le_bytes)),
-        Datatype::Uint32 => value(shape, pieces.each(u32::from_le_bytes)),
-        Datatype::Uint64 => value(shape, pieces.each(u64::from_le_bytes)),
-        Datatype::Bool => value(shape, pieces.each(|[byte]| byte != 0)),
-        other @ (Datatype::Fp16 | Datatype::Bf16 | Datatype::Bytes) => Err(unsupported(other)),
-    }?;
-    Ok((spec.name.clone(), value.into()))
-}
-
-fn value<T>(shape: Vec<i64>, elements: Vec<T>) -> Result<DynValue, RunError>
-where
-    T: PrimitiveTensorElementType + std::fmt::Debug + Clone + 'static,
-{
-    Tensor::from_array((shape, elements))
-        .map(Tensor::into_dyn)
-        .map_err(|error| RunError::Inputs { reason: error.to_string() })
-}
-
-fn bytes(spec: &Spec, value: &DynValue) -> Result<(Vec<u64>, Bytes), RunError> {
-    match spec.datatype {
-        Datatype::Fp32 => extract(value, f32::to_le_bytes),
-        Datatype::Fp64 => extract(value, f64::to_le_bytes),
-        Datatype::Int8 => extract(value, i8::to_le_bytes),
-        Datatype::Int16 => extract(value, i16::to_le_bytes),
-        Datatype::Int32 => extract(value, i32::to_le_bytes),
-        Datatype::Int64 => extract(value, i64::to_le_bytes),
-        Datatype::Uint8 => extract(value, u8::to_le_bytes),
-        Datatype::Uint16 => extract(value, u16::to_le_bytes),
-        Datatype::Uint32 => extract(value, u32::to_le_bytes),
-        Datatype::Uint64 => extract(value, u64::to_le_bytes),
-        Datatype::Bool => extract(value, |bit: bool| [u8::from(bit)]),
-        other @ (Datatype::Fp16 | Datatype::Bf16 | Datatype::Bytes) => Err(unsupported(other)),
+/// What is said of an output that no tensor can carry.
+fn left_out(outlet: &Outlet) -> String {
+    let name = outlet.name();
+    match outlet.dtype() {
+        ValueType::Sequence(inner) if matches!(**inner, ValueType::Map { .. }) => format!(
+            "output {name:?} is a list of maps (ZipMap) and is left out; convert the model with \
+             zipmap=False to have it as a tensor"
+        ),
+        ValueType::Sequence(_)
+        | ValueType::Map { .. }
+        | ValueType::Optional(_)
+        | ValueType::Tensor { .. } => {
+            format!(
+                "output {name:?} is {} and is left out; only tensors are served",
+                outlet.dtype()
+            )
+        }
     }
 }
-
-fn extract<const WIDTH: usize, T: PrimitiveTensorElementType + Copy>(
-    value: &DynValue,
-    write: impl Fn(T) -> [u8; WIDTH],
-) -> Result<(Vec<u64>, Bytes), RunError> {
-    let (shape, elements) = value
-        .try_extract_tensor::<T>()
-        .map_err(|error| RunError::Model { reason: error.to_string() })?;
-    let shape = shape.iter().map(|dim| u64::try_from(*dim).unwrap_or(0)).collect();
-    Ok((shape, Bytes::from(flat(elements, write))))
-}
-
-fn unsupported(datatype: Datatype) -> RunError {
-    RunError::Model { reason: format!("this engine does not run {datatype}") }
-}
-
-#[cfg(test)]
-mod tests;

@@ -49,7 +49,7 @@ fn args(run_dir: &Path, listen: Option<IpAddr>) -> ExecutorArgs {
         listen,
         certificate: None,
         orphan_wait: Duration::ZERO,
-        program: PathBuf::new(),
+        surroundings: Surroundings::bare(),
     }
 }
 
@@ -171,6 +171,9 @@ fn echo() -> ModelSpec {
         max_batch: 4,
         memory_mib: 3,
         threads: 1,
+        device: None,
+        warmup: Vec::new(),
+        warmup_file: None,
     }
 }
 
@@ -185,7 +188,7 @@ fn a_batch_sent_to_the_socket_comes_back_run() {
     let dir = Dir::new("batch");
     let mut executor = Running::start(&dir.0);
     let states = executor.load(3, echo());
-    assert_eq!(states[0], ReplicaState::Loading);
+    assert_eq!(states[..2], [ReplicaState::Starting, ReplicaState::Loading]);
     let warmed = states.iter().filter_map(|state| {
         if let ReplicaState::Warming { batch } = state { Some(*batch) } else { None }
     });

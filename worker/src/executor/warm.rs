@@ -1,8 +1,13 @@
 //! Loading a model and running it until it is warm.
 //!
 //! A batch size that was never run is not warm, so every size up to the largest is run, by powers
-//! of two. What the runs took seeds the router's latency model. The first run of a size pays for
-//! what later ones find done, so it is left out where there is time for more.
+//! of two, at every shape that is asked for. What the runs took seeds the router's latency model.
+//! The first run of a size pays for what later ones find done, so it is left out where there is time
+//! for more. A model of free dimensions of which nobody says how large they are is run by nothing: it
+//! is ready cold, and learns from requests.
+
+mod npz;
+mod sample;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -10,28 +15,24 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use protocol::{Batch, MAX_BODY, ModelSpec, Part, ReadyReplica, WarmPoint};
+use protocol::{ModelSpec, ReadyReplica, WarmPoint, WarmShape};
 
+use self::sample::{Sample, SampleError, samples};
 use super::{
     lane::Lane,
     replica::{Ready, said},
 };
 use crate::{
     clock,
-    engine::{self, Engine},
+    engine::{self, Engine, RunError, Surroundings},
     memory,
-    signature::Signature,
 };
 
-/// The time for runs beyond one of each size.
+/// The time for runs beyond one of each size, shared by the shapes.
 const BUDGET: Duration = Duration::from_secs(2);
 
 /// Runs of a size beyond the first.
 const REPEATS: usize = 3;
-
-/// The size, while warming, of a dimension that takes any.
-const ANY: u64 = 16;
 
 /// A warm model, and what to tell of it; where it is reached is the executor's to add.
 pub(super) struct Warm {
@@ -42,28 +43,60 @@ pub(super) struct Warm {
 
 pub(super) fn bring_up(
     spec: &ModelSpec,
-    program: &Path,
+    around: &Surroundings,
     lane: &Lane,
     warming: &mut dyn FnMut(u32),
 ) -> Result<Warm, String> {
     let started = clock::now();
     let before = resident_bytes();
-    let mut engine = careful(|| engine::load(spec, program))?;
+    let mut engine = careful(|| engine::load(spec, around))?;
     let load_us = clock::micros(clock::now() - started);
+    for reason in engine.left_out() {
+        tracing::warn!(model = spec.name, reason, "model output left out");
+    }
     let signature = engine.signature().clone();
     let max_batch = if signature.batches() { spec.max_batch.max(1) } else { 1 };
-    let warmup = careful(|| warm(engine.as_mut(), max_batch, lane, warming))?;
+    let shapes = careful(|| warm(engine.as_mut(), spec, max_batch, lane, warming))?;
     let told = ReadyReplica {
         address: String::new(),
         token: String::new(),
         signature: signature.shapes(),
         platform: engine.platform().to_owned(),
         max_batch,
-        warmup,
+        warmup: shapes.first().map(|(_, points)| points.clone()).unwrap_or_default(),
         load_us,
         memory_bytes: engine.memory_bytes().max(resident_bytes().saturating_sub(before)),
+        shapes: if signature.has_free_dimensions() { by_shape(&shapes) } else { Vec::new() },
+        runtime: engine.runtime(),
     };
     Ok(Warm { engine, ready: Ready { signature, max_batch }, told })
+}
+
+/// Loads a model and runs it once at every shape it would be warmed at, a row each.
+pub(crate) fn try_out(spec: &ModelSpec, around: &Surroundings) -> Result<Box<dyn Engine>, String> {
+    let mut engine = careful(|| engine::load(spec, around))?;
+    careful(|| {
+        for sample in samples(engine.signature(), spec)? {
+            let (batch, body) = sample.batch(1)?;
+            let done = engine.run(&batch, &body);
+            done.map_err(|source| WarmError::Run { rows: 1, source })?;
+        }
+        Ok::<(), WarmError>(())
+    })?;
+    Ok(engine)
+}
+
+fn by_shape(shapes: &[(Sample, Vec<WarmPoint>)]) -> Vec<WarmShape> {
+    let point = |point: &WarmPoint| {
+        let mut runs = point.compute_us.clone();
+        runs.sort_unstable();
+        Some((point.batch, *runs.get(runs.len() / 2)?))
+    };
+    let shape = |(sample, points): &(Sample, Vec<WarmPoint>)| WarmShape {
+        inputs: sample.inputs(),
+        points: points.iter().filter_map(point).collect(),
+    };
+    shapes.iter().map(shape).collect()
 }
 
 /// A model's file may make its reader panic; that must not end the process.
@@ -77,53 +110,58 @@ fn careful<T, E: ToString>(load: impl FnOnce() -> Result<T, E>) -> Result<T, Str
 #[derive(Debug, thiserror::Error)]
 enum WarmError {
     #[error("warm-up with a batch of {rows}: {source}")]
-    Run { rows: u32, source: engine::RunError },
-    #[error("a batch of {rows} has {bytes} bytes, at most {MAX_BODY} are allowed")]
-    TooLarge { rows: u32, bytes: u64 },
+    Run { rows: u32, source: RunError },
+    #[error(transparent)]
+    Sample(#[from] SampleError),
 }
 
 fn warm(
     engine: &mut dyn Engine,
+    spec: &ModelSpec,
     max_batch: u32,
     lane: &Lane,
     warming: &mut dyn FnMut(u32),
-) -> Result<Vec<WarmPoint>, WarmError> {
-    let free = engine.signature().has_free_dimensions();
-    let mut points = Vec::new();
-    let mut spent = Duration::ZERO;
-    for rows in sizes(max_batch) {
-        warming(rows);
-        match warm_size(engine, rows, lane, &mut spent) {
-            Ok(compute_us) => points.push(WarmPoint { batch: rows, compute_us }),
-            // The sizes of its free dimensions were a guess, and the model may not take them.
-            Err(error) if free => {
-                tracing::warn!(%error, "warm-up ended early: the model has dimensions of unknown size");
-                return Ok(points);
-            }
-            Err(error) => return Err(error),
-        }
+) -> Result<Vec<(Sample, Vec<WarmPoint>)>, WarmError> {
+    let samples = samples(engine.signature(), spec)?;
+    if samples.is_empty() {
+        tracing::info!(
+            model = spec.name,
+            "model not warmed: its dimensions are free, and warmup does not give them"
+        );
     }
-    Ok(points)
+    let budget = BUDGET / u32::try_from(samples.len().max(1)).unwrap_or(u32::MAX);
+    let mut shapes = Vec::with_capacity(samples.len());
+    for sample in samples {
+        let mut points = Vec::new();
+        let mut left = budget;
+        for rows in sizes(max_batch) {
+            warming(rows);
+            let compute_us = warm_size(engine, (&sample, rows), lane, &mut left)?;
+            points.push(WarmPoint { batch: rows, compute_us });
+        }
+        shapes.push((sample, points));
+    }
+    Ok(shapes)
 }
 
 fn warm_size(
     engine: &mut dyn Engine,
-    rows: u32,
+    (sample, rows): (&Sample, u32),
     lane: &Lane,
-    spent: &mut Duration,
+    left: &mut Duration,
 ) -> Result<Vec<u64>, WarmError> {
     let known = engine.known_latency(rows);
     if let Some(latency) = known
-        && *spent + latency > BUDGET
+        && latency > *left
     {
         return Ok(vec![clock::micros(latency)]);
     }
-    let (batch, body) = batch(engine.signature(), rows)?;
+    let (batch, body) = sample.batch(rows)?;
     let mut run = || {
         let done = lane.turn(|| engine.run(&batch, &body));
         let done = done.map_err(|source| WarmError::Run { rows, source })?;
-        *spent += done.input + done.compute + done.output;
-        Ok((clock::micros(done.compute), *spent < BUDGET))
+        *left = left.saturating_sub(done.input + done.compute + done.output);
+        Ok::<_, WarmError>((clock::micros(done.compute), !left.is_zero()))
     };
     let (first, mut time_left) = run()?;
     let mut repeats = Vec::new();
@@ -142,38 +180,21 @@ fn sizes(max_batch: u32) -> Vec<u32> {
     sizes
 }
 
-/// A batch of `rows` requests of one row of zeros, or of empty strings, each.
-fn batch(signature: &Signature, rows: u32) -> Result<(Batch, Bytes), WarmError> {
-    let batches = signature.batches();
-    let inputs: Vec<_> =
-        signature.inputs.iter().map(|spec| spec.head(spec.tail_with(batches, ANY))).collect();
-    let row = |(spec, head): (&crate::Spec, &protocol::TensorHead)| {
-        let width = spec.datatype.width().unwrap_or(4) as u64;
-        head.tail.iter().fold(width, |bytes, dim| bytes.saturating_mul(*dim))
-    };
-    let lengths: Vec<u64> = signature.inputs.iter().zip(&inputs).map(row).collect();
-    let sum = lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length));
-    let bytes = sum.saturating_mul(rows.into());
-    let len = usize::try_from(bytes).ok().filter(|_| bytes <= u64::from(MAX_BODY));
-    let len = len.ok_or(WarmError::TooLarge { rows, bytes })?;
-    let part = Part { rows: 1, bytes: lengths.iter().map(|length| *length as u32).collect() };
-    let requests = vec![part; rows as usize];
-    Ok((Batch { id: 0, replica: 0, inputs, requests }, Bytes::from(vec![0; len])))
-}
-
 fn resident_bytes() -> u64 {
     memory::resident_bytes(Path::new("/proc/self")).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
-    fn synthetic(curve: &[(u32, f64)]) -> Box<dyn Engine> {
+    fn spec(curve: &[(u32, f64)], shape: &[i64]) -> ModelSpec {
         let shape = |name: &str| protocol::TensorShape {
             name: name.into(),
             datatype: "FP32".into(),
-            shape: vec![-1, 2],
+            shape: shape.to_vec(),
         };
         let engine = protocol::Engine::Synthetic {
             curve: curve.to_vec(),
@@ -181,15 +202,24 @@ mod tests {
             inputs: vec![shape("x")],
             outputs: vec![shape("y")],
         };
-        let spec = ModelSpec {
+        ModelSpec {
             name: "m".into(),
             version: "1".into(),
             engine,
             max_batch: 8,
             memory_mib: 0,
             threads: 1,
-        };
-        engine::load(&spec, Path::new("")).unwrap()
+            device: None,
+            warmup: Vec::new(),
+            warmup_file: None,
+        }
+    }
+
+    type Shapes = Vec<(Sample, Vec<WarmPoint>)>;
+
+    fn warmed(spec: &ModelSpec, max_batch: u32, told: &mut Vec<u32>) -> Result<Shapes, WarmError> {
+        let mut engine = engine::load(spec, &Surroundings::bare()).unwrap();
+        warm(engine.as_mut(), spec, max_batch, &Lane::default(), &mut |rows| told.push(rows))
     }
 
     #[test]
@@ -201,21 +231,41 @@ mod tests {
 
     #[test]
     fn a_model_whose_latency_is_known_is_not_run_beyond_the_budget() {
-        let mut engine = synthetic(&[(1, 3_600_000.0)]);
         let mut told = Vec::new();
-        let points =
-            warm(engine.as_mut(), 4, &Lane::default(), &mut |rows| told.push(rows)).unwrap();
+        let shapes = warmed(&spec(&[(1, 3_600_000.0)], &[-1, 2]), 4, &mut told).unwrap();
         assert_eq!(told, [1, 2, 4]);
         let longest = 600_000_000;
+        let points = &shapes[0].1;
         assert!(points.iter().all(|point| point.compute_us == [longest]), "{points:?}");
     }
 
     #[test]
     fn warming_measures_what_the_model_takes() {
-        let mut engine = synthetic(&[(1, 0.5), (2, 1.0)]);
-        let points = warm(engine.as_mut(), 2, &Lane::default(), &mut |_| {}).unwrap();
+        let shapes = warmed(&spec(&[(1, 0.5), (2, 1.0)], &[-1, 2]), 2, &mut Vec::new()).unwrap();
+        let points = &shapes[0].1;
         assert_eq!(points.iter().map(|point| point.batch).collect::<Vec<_>>(), [1, 2]);
         assert!(points[0].compute_us[0] >= 500, "{points:?}");
         assert!(points[1].compute_us[0] >= 1_000, "{points:?}");
+    }
+
+    #[test]
+    fn free_dimensions_are_warmed_at_each_shape_given() {
+        let free = spec(&[(1, 0.0)], &[-1, -1]);
+        assert!(warmed(&free, 4, &mut Vec::new()).unwrap().is_empty(), "nobody says how large");
+        let shape = |size| BTreeMap::from([("x".to_owned(), vec![size])]);
+        let given = ModelSpec { warmup: vec![shape(2), shape(64)], ..free };
+        let mut told = Vec::new();
+        let shapes = by_shape(&warmed(&given, 2, &mut told).unwrap());
+        assert_eq!(told, [1, 2, 1, 2]);
+        let found: Vec<_> = shapes.iter().map(|one| (&one.inputs, one.points.len())).collect();
+        assert_eq!(found, [(&shape(2), 2), (&shape(64), 2)]);
+    }
+
+    #[test]
+    fn a_shape_the_model_does_not_take_fails_the_warm_up() {
+        let shape = BTreeMap::from([("x".to_owned(), vec![3])]);
+        let given = ModelSpec { warmup: vec![shape], ..spec(&[(1, 0.0)], &[-1, 2]) };
+        let error = warmed(&given, 1, &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.starts_with("warmup gives [3] for input \"x\""), "{error}");
     }
 }

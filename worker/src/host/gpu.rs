@@ -192,6 +192,10 @@ impl Keeper {
             }
         }
         (self.uncut, self.reshape) = (None, None);
+        for lane in self.lanes.values() {
+            let wished = |id: u32| wish.replicas.get(&id).map(|wanted| wanted.digest);
+            lane.crashes().keep(|id, digest| wished(id) == Some(digest));
+        }
         self.loads.retain(|id, _| replicas.contains_key(id));
         self.task = Some(Task { generation: desired.generation, wish, replicas, ranks });
     }

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use protocol::{ExecutorState, Notice, Order};
 use tokio::{
     sync::{Notify, mpsc, watch},
@@ -12,11 +12,12 @@ use tokio::{
 
 use super::{
     backoff::Backoff,
+    crashes::Crashes,
     log::Log,
-    process::{Control, ControlError, Identity, Launch, Process},
+    process::{Control, ControlError, Ending, Identity, Launch, Process},
 };
 use crate::{
-    executor_paths,
+    OnnxRuntime, executor_paths,
     gpu::{Gpu, GpuError, Lease},
 };
 
@@ -48,6 +49,7 @@ pub(super) type Shared = Arc<Mutex<Option<Box<dyn Gpu>>>>;
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) launch: Arc<Launch>,
+    pub(super) onnxruntime: Arc<OnnxRuntime>,
     pub(super) gpu: Shared,
     /// Whether there is a router that hears the reports.
     pub(super) joined: watch::Receiver<bool>,
@@ -68,6 +70,7 @@ pub(super) struct Lane {
     orders: mpsc::Sender<Order>,
     asked: watch::Sender<Asked>,
     status: watch::Receiver<Status>,
+    crashes: Arc<Mutex<Crashes>>,
     task: JoinHandle<()>,
 }
 
@@ -85,7 +88,9 @@ pub(super) struct Adopted {
 
 impl Surroundings {
     pub(super) fn new(launch: Arc<Launch>, joined: watch::Receiver<bool>) -> Self {
-        Self { launch, gpu: Shared::default(), joined, news: Arc::new(Notify::new()) }
+        let onnxruntime = Arc::new(launch.onnxruntime.clone());
+        let (gpu, news) = (Shared::default(), Arc::new(Notify::new()));
+        Self { launch, onnxruntime, gpu, joined, news }
     }
 
     /// Marks the slice with `device` as used, for as long as the lease lives.
@@ -117,8 +122,10 @@ impl Lane {
         let (status_tx, status) = watch::channel(first);
         let (orders, inbox) = mpsc::channel(ORDERS);
         let (asking, asked) = watch::channel(Asked::Run);
-        let keeper = Keeper { identity, around, inbox, asked, status: status_tx };
-        Self { orders, asked: asking, status, task: tokio::spawn(keeper.keep(adopted)) }
+        let crashes: Arc<Mutex<Crashes>> = Arc::default();
+        let counted = Arc::clone(&crashes);
+        let keeper = Keeper { identity, around, inbox, asked, status: status_tx, crashes: counted };
+        Self { orders, asked: asking, status, crashes, task: tokio::spawn(keeper.keep(adopted)) }
     }
 
     /// Passes an order on. Lost if too many wait: whoever gives it looks again, and repeats it.
@@ -145,6 +152,11 @@ impl Lane {
         let _ = (&mut self.task).await;
     }
 
+    /// The models that end its executor when they load.
+    pub(super) fn crashes(&self) -> MutexGuard<'_, Crashes> {
+        self.crashes.lock()
+    }
+
     pub(super) fn status(&self) -> Status {
         self.status.borrow().clone()
     }
@@ -156,6 +168,7 @@ struct Keeper {
     inbox: mpsc::Receiver<Order>,
     asked: watch::Receiver<Asked>,
     status: watch::Sender<Status>,
+    crashes: Arc<Mutex<Crashes>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -174,8 +187,8 @@ enum Ended {
     Hung,
     #[error("executor lost: {0}")]
     Lost(#[from] ControlError),
-    #[error("executor ended: {0}")]
-    Exited(String),
+    #[error("executor ended: {}", .0.how)]
+    Exited(Ending),
 }
 
 impl Keeper {
@@ -196,6 +209,7 @@ impl Keeper {
                 | Ended::Lost(_)
                 | Ended::Exited(_) => {}
             }
+            self.blame(&ended);
             let reason = ended.to_string();
             let wait = backoff.after(started.elapsed());
             let slice = &self.identity.slice;
@@ -218,6 +232,14 @@ impl Keeper {
             let _ = std::fs::remove_file(launch.path(&self.identity, kind));
         }
         self.around.news.notify_one();
+    }
+
+    fn blame(&self, ended: &Ended) {
+        if let (Ended::Exited(Ending { how, crashed: true }), Some(state)) =
+            (ended, &self.status.borrow().state)
+        {
+            self.crashes.lock().count(state, how);
+        }
     }
 
     fn tell(&self, change: impl FnOnce(&mut Status)) {
@@ -246,7 +268,8 @@ impl Keeper {
         let (mut process, mut control) = match (adopted, &*log) {
             (Some(Adopted { process, control, .. }), _) => (process, Some(control)),
             (None, Some(log)) => {
-                match log.end().and_then(|end| self.around.launch.start(&self.identity, end)) {
+                let (launch, runtime) = (&self.around.launch, &self.around.onnxruntime);
+                match log.end().and_then(|end| launch.start(&self.identity, runtime, end)) {
                     Ok(process) => (process, None),
                     Err(error) => return error.into(),
                 }
@@ -348,6 +371,7 @@ impl Keeper {
             // It was greeted when it was found.
             Notice::Hello { .. } => {}
             Notice::State(state) => {
+                self.crashes.lock().hear(&state);
                 if self.status.borrow().state.as_ref() != Some(&*state) {
                     self.tell(|status| status.state = Some(*state));
                 }

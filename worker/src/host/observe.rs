@@ -237,5 +237,10 @@ fn seen(lane: &Lane, loads: &mut BTreeMap<u32, Retry>, now: Instant) -> LaneSeen
         let (digest, memory_mib) = (replica.digest, replica.memory_mib);
         (id, Loaded { digest, memory_mib, phase })
     });
-    LaneSeen { phase, replicas: loaded.collect() }
+    let mut replicas: BTreeMap<u32, Loaded> = loaded.collect();
+    for (id, digest) in lane.crashes().given_up() {
+        let phase = Phase::Failed { due: false };
+        replicas.entry(id).or_insert(Loaded { digest, memory_mib: 0, phase });
+    }
+    LaneSeen { phase, replicas }
 }

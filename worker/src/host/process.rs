@@ -4,7 +4,7 @@ use std::{
     io,
     net::IpAddr,
     ops::Not,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use super::rank::Lending;
-use crate::{cores, executor_paths, lines::Lines};
+use crate::{OnnxRuntime, cores, executor_paths, lines::Lines, onnxruntime::LIBRARY_PATH};
 
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -46,6 +46,8 @@ pub struct Launch {
     /// The certificate they show there; absent, they speak plainly.
     pub certificate: Option<tls::Identity>,
     pub orphan_wait: Duration,
+    /// What ONNX models are run by, where a GPU has none of its own.
+    pub onnxruntime: OnnxRuntime,
     /// On what terms jobs run here; absent, none do.
     pub lending: Option<Lending>,
 }
@@ -63,7 +65,12 @@ impl Launch {
         self.run_dir.join(executor_paths::file(&identity.slice, identity.seat.lane, kind))
     }
 
-    pub(super) fn start(&self, identity: &Identity, log: OwnedFd) -> io::Result<Process> {
+    pub(super) fn start(
+        &self,
+        identity: &Identity,
+        onnxruntime: &OnnxRuntime,
+        log: OwnedFd,
+    ) -> io::Result<Process> {
         let ExecutorId { gpu, position, lane } = &identity.seat;
         let mut command = Command::new(&self.program);
         command.args(["executor", "--slice", &identity.slice, "--position", position]);
@@ -75,6 +82,10 @@ impl Launch {
             if let Some(tls::Identity { cert, key }) = &self.certificate {
                 command.arg("--cert").arg(cert).arg("--key").arg(key);
             }
+        }
+        command.args(onnxruntime.arguments());
+        if let Some(path) = onnxruntime.library_path() {
+            command.env(LIBRARY_PATH, path);
         }
         if let Some(device) = &identity.device {
             // A slice of cores has no GPU, whatever the machine has.
@@ -95,6 +106,22 @@ impl Launch {
 fn known_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
+
+/// How a process ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) how: String,
+    /// Whether it was its own code's doing: nobody sends these signals.
+    pub(super) crashed: bool,
+}
+
+const CRASHES: [i32; 5] = [
+    Signal::ABORT.as_raw(),
+    Signal::BUS.as_raw(),
+    Signal::FPE.as_raw(),
+    Signal::ILL.as_raw(),
+    Signal::SEGV.as_raw(),
+];
 
 pub(super) struct Process {
     pid: Pid,
@@ -129,23 +156,26 @@ impl Process {
     }
 
     /// Returns when it has ended, with how.
-    pub(super) async fn ended(&mut self) -> String {
+    pub(super) async fn ended(&mut self) -> Ending {
         match &mut self.kin {
             Kin::Child(child) => match child.wait().await {
-                Ok(status) => status.to_string(),
-                Err(error) => error.to_string(),
+                Ok(status) => {
+                    let crashed = status.signal().is_some_and(|signal| CRASHES.contains(&signal));
+                    Ending { how: status.to_string(), crashed }
+                }
+                Err(error) => Ending { how: error.to_string(), crashed: false },
             },
             Kin::Stranger(watched) => {
                 while !has_ended(watched) {
                     sleep(PAUSE).await;
                 }
-                "it is gone".to_owned()
+                Ending { how: "it is gone".to_owned(), crashed: false }
             }
         }
     }
 
     /// Gives it a moment to end by itself, then ends it and all it started. Returns how it ended.
-    pub(super) async fn end(mut self) -> String {
+    pub(super) async fn end(mut self) -> Ending {
         let by_itself = timeout(STOP_WAIT, self.ended()).await;
         // It fails if nobody is left, which is what is wanted.
         let _ = kill_process_group(self.pid, Signal::KILL);

@@ -138,8 +138,9 @@ fn replicas<'l>(
             .find(|(place, _)| **place == &wish.place)
             .and_then(|(_, status)| status.trouble.clone());
         let failed = |reason, crashed| ReplicaState::Failed { reason, crashed };
-        let state = match (keeper.next.refused.get(id), trouble) {
-            (Some(refused), _) => failed(refused.clone(), false),
+        let given_up = keeper.lanes.get(&wish.place).and_then(|lane| lane.crashes().why(*id));
+        let state = match (keeper.next.refused.get(id).cloned().or(given_up), trouble) {
+            (Some(refused), _) => failed(refused, false),
             (None, Some(trouble)) => failed(trouble, true),
             (None, None) => ReplicaState::Starting,
         };

@@ -23,6 +23,7 @@ impl Dir {
             listen: None,
             certificate: None,
             orphan_wait: Duration::ZERO,
+            onnxruntime: OnnxRuntime::Missing { why: "this is a test".into() },
             lending: None,
         }
     }
@@ -36,7 +37,12 @@ impl Dir {
             let setup = Setup { kind, name: "test".into(), path: path.clone(), delays };
             SimulatedGpu::open(&setup).map(|gpu| Box::new(gpu) as Box<dyn Gpu>)
         };
-        GpuSettings { source: "simulated:A100-80GB".into(), open: Arc::new(open), pinned: None }
+        GpuSettings {
+            source: "simulated:A100-80GB".into(),
+            open: Arc::new(open),
+            pinned: None,
+            onnxruntime: None,
+        }
     }
 }
 
@@ -54,6 +60,9 @@ fn desired(generation: u64, replicas: &[u32]) -> Desired {
         max_batch: 4,
         memory_mib: 1,
         threads: 1,
+        device: None,
+        warmup: Vec::new(),
+        warmup_file: None,
     };
     let replica = |id: &u32| DesiredReplica {
         replica: *id,
@@ -166,7 +175,7 @@ async fn a_directory_has_one_worker() {
 async fn a_gpu_that_cannot_be_opened_is_a_state() {
     let dir = Dir::new("unopened");
     let open: Open = Arc::new(|| Err(GpuError::NoSuchGpu { wanted: 7, count: 1 }));
-    let gpu = GpuSettings { source: "nvml:7".into(), open, pinned: None };
+    let gpu = GpuSettings { source: "nvml:7".into(), open, pinned: None, onnxruntime: None };
     let host = Host::start(vec![gpu], dir.launch()).await.unwrap();
     let report = host.report();
     assert_eq!(report.gpus[0].problem.as_deref(), Some("no GPU 7; there are 1"));

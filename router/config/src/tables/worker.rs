@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    files,
     key::{
         Effect, Found, Given, TableSpec,
         kinds::{File, Own, Raw, Text, Word, display, plain},
@@ -45,6 +46,8 @@ table! {
         geometry: Option<At<Vec<At<String>>>> = "geometry" maybe, Raw("list of slices"), Restart;
         /// The driver's library, for `nvml`. Absent: the system's.
         nvml_library: Option<PathBuf> = "nvml_library" maybe, File, Restart;
+        /// The library of ONNX Runtime that runs engine `onnx` on this GPU's slices. Absent: that of `ORT_DYLIB_PATH`, of the `onnxruntime` of `python3`, or of the system, else the embedded engine.
+        onnxruntime: Option<PathBuf> = "onnxruntime" maybe, File, Restart;
     }
 }
 
@@ -77,6 +80,8 @@ pub struct Worker {
     pub gpu: Gpu,
     /// Its slices, as `3g.40gb@4`; absent, the router decides.
     pub geometry: Option<Vec<String>>,
+    /// The library of ONNX Runtime for its slices, found to exist.
+    pub onnxruntime: Option<PathBuf>,
 }
 
 /// Where a GPU comes from.
@@ -227,7 +232,21 @@ pub(crate) fn read(section: Section<'_>, notes: &mut Notes<'_>) -> (Option<Worke
         (None, _) => None,
     };
     found.show("geometry", geometry.clone());
-    (Some(Worker { gpu, geometry }), found)
+    let onnxruntime = library(&keys, &found, notes);
+    (Some(Worker { gpu, geometry, onnxruntime }), found)
+}
+
+fn library(keys: &WorkerKeys, found: &Found, notes: &mut Notes<'_>) -> Option<PathBuf> {
+    let (path, place) = (keys.onnxruntime.as_ref()?, found.place_of("onnxruntime")?);
+    let problem = match std::fs::metadata(path) {
+        Ok(there) if there.is_file() => return std::path::absolute(path).ok(),
+        Ok(_) => "not a file; give the library, such as capi/libonnxruntime.so.1.23.2 in the \
+                  onnxruntime package"
+            .to_owned(),
+        Err(error) => files::explain(&error),
+    };
+    notes.problem(place, format!("onnxruntime {}: {problem}", path.display()));
+    None
 }
 
 /// The one device that the table names.

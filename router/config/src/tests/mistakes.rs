@@ -89,11 +89,20 @@ fn the_timeout_rule_has_keys_of_its_own_within_the_objective() {
 #[test]
 fn a_missing_file_is_told_where_it_is_named() {
     let text = "[[model]]\nname = \"a\"\nengine = \"onnx\"\npath = \"models/none.onnx\"\n\
-                profile_csv = \"profiles/none.csv\"\nslo_ms = 50\n";
+                profile_csv = \"profiles/none.csv\"\nslo_ms = 50\n\
+                [[worker]]\ngpu = \"simulated:A100-80GB\"\n";
     assert_eq!(
         problems(text),
         "r.toml:4:8: path models/none.onnx: no such file\n\
          r.toml:5:15: profile_csv profiles/none.csv: no such file"
+    );
+    let router = text.split("[[worker]]").next().unwrap().replace("profile_csv", "# profile_csv");
+    let (_, warnings) = read(&router).unwrap();
+    assert!(
+        warnings.iter().any(|warning| warning.to_string()
+            == "r.toml:4:8: path models/none.onnx: no such file here; every worker needs it at \
+                this path"),
+        "a router's workers may have it: {warnings:?}"
     );
     let absent = load(Path::new("none/such.toml")).unwrap_err().to_string();
     assert_eq!(absent, "none/such.toml: no such file");

@@ -1,24 +1,20 @@
 //! What an executor is told of a model.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
-use protocol::{Engine, ModelSpec, Server, Shapes, TensorShape};
+use protocol::{Device, Engine, ModelSpec, Server, Shapes, TensorShape};
 
 /// The least time a server gets for a batch before it is taken to hang. One that is merely late
 /// must not be ended for it, so it gets twice the objective where that is longer.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How `model` is loaded on a slice of `profile`.
-pub(crate) fn of(model: &config::Model, profile: &str) -> ModelSpec {
+pub fn of(model: &config::Model, profile: &str) -> ModelSpec {
     ModelSpec {
         name: model.name.clone(),
         version: model.version.clone(),
         engine: match &model.engine {
-            config::Engine::Onnx { path } => {
-                // A worker may run in another directory.
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                Engine::Onnx { path: path.display().to_string() }
-            }
+            config::Engine::Onnx { path } => Engine::Onnx { path: absolute(path) },
             config::Engine::Server(given) => Engine::Server(Box::new(server(given, model.slo))),
             config::Engine::Synthetic { profile: measured, inputs, outputs } => Engine::Synthetic {
                 curve: measured.curve(profile),
@@ -29,8 +25,26 @@ pub(crate) fn of(model: &config::Model, profile: &str) -> ModelSpec {
         },
         max_batch: model.max_batch,
         memory_mib: model.memory_mib,
-        threads: 1,
+        threads: model.threads.unwrap_or_else(|| cores(profile)),
+        device: match model.device {
+            config::Device::Auto => None,
+            config::Device::Cpu => Some(Device::Cpu),
+            config::Device::Gpu => Some(Device::Gpu),
+        },
+        warmup: model.warmup.shapes.clone(),
+        warmup_file: model.warmup.file.as_deref().map(absolute),
     }
+}
+
+/// A path as a worker may open it, which may run in another directory.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+/// The cores of a slice: those of `cpu:2` are 2. What shares a GPU shares the machine's cores with
+/// all that is on it, the router included, and gets one.
+fn cores(profile: &str) -> u32 {
+    mig::cores_of(profile).map_or(1, u32::from)
 }
 
 fn server(given: &config::Server, slo: Duration) -> Server {

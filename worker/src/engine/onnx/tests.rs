@@ -22,7 +22,7 @@ impl File {
     }
 
     fn load(&self) -> Result<Onnx, LoadError> {
-        Onnx::load(self.0.to_str().unwrap(), 1)
+        Onnx::load(self.0.to_str().unwrap(), 1, "this is a test")
     }
 }
 

@@ -54,8 +54,8 @@ struct Served {
 impl Served {
     fn start(test: &str, server: Server) -> Self {
         let dir = Dir::new(test);
-        let mut executor =
-            Running::start_with(ExecutorArgs { program: standin(), ..args(&dir.0, None) });
+        let surroundings = Surroundings { program: standin(), ..Surroundings::bare() };
+        let mut executor = Running::start_with(ExecutorArgs { surroundings, ..args(&dir.0, None) });
         let spec = spec(server);
         let loaded = executor.load(3, spec.clone());
         Self { executor, spec, loaded, _dir: dir }

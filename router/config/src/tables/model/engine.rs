@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use oip::Signature;
 
-use super::{Draft, Engine, Server, tensors};
+use super::{Absent, Draft, Engine, Server, tensors};
 use crate::{files, key::kinds::OneOf, problems::Notes};
 
 /// `engine` of the file.
@@ -24,16 +24,16 @@ impl EngineWord {
 }
 
 /// The engine and its keys.
-pub(super) fn check(draft: &Draft, notes: &mut Notes<'_>) -> Option<Engine> {
+pub(super) fn check(draft: &Draft, absent: &mut Absent, notes: &mut Notes<'_>) -> Option<Engine> {
     draft.found.place_of("engine").filter(|_| draft.found.is_good("engine"))?;
     match draft.keys.engine {
-        EngineWord::Onnx => onnx(draft, notes),
+        EngineWord::Onnx => onnx(draft, absent, notes),
         EngineWord::Server => server(draft, notes),
         EngineWord::Synthetic => synthetic(draft, notes),
     }
 }
 
-fn onnx(draft: &Draft, notes: &mut Notes<'_>) -> Option<Engine> {
+fn onnx(draft: &Draft, absent: &mut Absent, notes: &mut Notes<'_>) -> Option<Engine> {
     no_server(draft, notes);
     for (key, given) in [("inputs", &draft.tensors.inputs), ("outputs", &draft.tensors.outputs)] {
         if let Some(given) = given {
@@ -46,13 +46,19 @@ fn onnx(draft: &Draft, notes: &mut Notes<'_>) -> Option<Engine> {
         return None;
     };
     let path = notes.base_dir().join(value);
-    let found = match std::fs::metadata(&path) {
-        Ok(found) if found.is_file() => return Some(Engine::Onnx { path }),
-        Ok(_) => "not a file".to_owned(),
-        Err(error) => files::explain(&error),
-    };
-    notes.problem(place, format!("path {}: {found}", path.display()));
-    None
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => {
+            notes.problem(place, format!("path {}: not a file", path.display()));
+            return None;
+        }
+        // Workers load it: whether it must be here, too, is for the other tables to say.
+        Err(error) => {
+            let why = format!("path {}: {}", path.display(), files::explain(&error));
+            *absent = Some((place, why));
+        }
+    }
+    Some(Engine::Onnx { path })
 }
 
 fn synthetic(draft: &Draft, notes: &mut Notes<'_>) -> Option<Engine> {

@@ -2,6 +2,7 @@
 
 mod engine;
 mod objective;
+mod onnx;
 mod tensors;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -9,7 +10,8 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use oip::{Signature, TensorSpec};
 use policy::rule::Batching;
 
-use self::{engine::EngineWord, tensors::TensorDraft};
+pub use self::onnx::{Device, Shape, Warmup};
+use self::{engine::EngineWord, onnx::OnnxKeys, tensors::TensorDraft};
 use crate::{
     key::{
         Effect, Found, Given, TableSpec,
@@ -140,6 +142,11 @@ pub struct Model {
     pub cache_mib: u64,
     /// The class of requests that name none.
     pub class: Class,
+    /// What an ONNX model computes on.
+    pub device: Device,
+    /// The threads of one batch of an ONNX model; absent, the cores of its slice.
+    pub threads: Option<u32>,
+    pub warmup: Warmup,
 }
 
 /// What runs a model.
@@ -235,6 +242,7 @@ pub(crate) fn parts(section: &mut Section<'_>, notes: &mut Notes<'_>) -> Vec<Fou
         BatchingKeys::read(section, notes).1,
         TensorKeys::read(section, notes).1,
         ServerKeys::read(section, notes).1,
+        OnnxKeys::read(section, notes).1,
     ]
 }
 
@@ -247,6 +255,8 @@ struct Draft {
     tensors: TensorKeys,
     server: ServerKeys,
     server_found: Found,
+    onnx: OnnxKeys,
+    onnx_found: Found,
     /// The keys it has, by intent if not by spelling.
     meant: Vec<String>,
 }
@@ -263,7 +273,11 @@ pub(crate) struct ReadModel {
     pub(crate) found: Found,
     pub(crate) replicas_found: Found,
     pub(crate) shown: Vec<Found>,
+    pub(crate) absent: Absent,
 }
+
+/// Where a file is named that is not here, and why it cannot be read.
+pub(crate) type Absent = Option<(Place, String)>;
 
 pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel {
     let (keys, found) = ModelKeys::read(&mut section, notes);
@@ -274,16 +288,38 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
     let (batching, batching_found) = BatchingKeys::read(&mut section, notes);
     let (tensors, mut tensors_found) = TensorKeys::read(&mut section, notes);
     let (server, server_found) = ServerKeys::read(&mut section, notes);
+    let (onnx, onnx_found) = OnnxKeys::read(&mut section, notes);
     let meant = section.finish(notes);
-    let mut draft =
-        Draft { keys, found, batching, batching_found, tensors, server, server_found, meant };
+    let mut draft = Draft {
+        keys,
+        found,
+        batching,
+        batching_found,
+        tensors,
+        server,
+        server_found,
+        onnx,
+        onnx_found,
+        meant,
+    };
 
     objective::reachable(&draft.keys, &draft.found, notes);
-    let engine = engine::check(&draft, notes);
+    let mut absent = None;
+    let engine = engine::check(&draft, &mut absent, notes);
+    let warmup = onnx::warmup(&draft, engine.as_ref().map_or("onnx", Engine::name), notes);
     let batching = batching_rule(&mut draft, notes);
     let replicas = replicas_of(&limits, &mut replicas_found, draft.found.place, notes);
     let Draft { keys, found, batching: others, batching_found, mut server_found, .. } = draft;
+    let (onnx, mut onnx_found) = (draft.onnx, draft.onnx_found);
     let mut shown = vec![found.clone(), replicas_found.clone(), batching_found];
+    match &engine {
+        Some(Engine::Onnx { .. }) | None => {}
+        Some(Engine::Server(_)) => onnx_found.hide(&["device", "threads"]),
+        Some(Engine::Synthetic { .. }) => {
+            onnx_found.hide(&["device", "threads", "warmup", "warmup_file"]);
+        }
+    }
+    shown.push(onnx_found);
     if let Some(Engine::Server(server)) = &engine {
         server_found.show("served_name", server.served_name.as_str());
         shown.push(server_found);
@@ -306,8 +342,11 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
         batching,
         cache_mib: others.cache_mib,
         class: others.class,
+        device: onnx.device,
+        threads: onnx.threads,
+        warmup,
     });
-    ReadModel { model, found, replicas_found, shown }
+    ReadModel { model, found, replicas_found, shown, absent }
 }
 
 impl Class {
