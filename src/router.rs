@@ -102,8 +102,13 @@ fn end(finish: Finish) -> ExitCode {
 
 /// How the process of `command` will be replaced by the next.
 pub(crate) fn giving(config: &Config, command: &str) -> Giving {
-    let command = command.to_owned();
-    Giving { socket: handover::socket(config), command, run_dir: None, worker: None }
+    Giving {
+        socket: handover::socket(config),
+        command: command.to_owned(),
+        program: crate::VERSION.to_owned(),
+        run_dir: None,
+        worker: None,
+    }
 }
 
 /// Listens on every address of `config`; on failure prints why and returns the exit code.

@@ -5,7 +5,6 @@ mod succession;
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use config::Config;
-use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::json;
 use serve::{
@@ -19,7 +18,7 @@ use store::OpenError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     signal::unix::{SignalKind, signal},
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, oneshot},
     task::{JoinHandle, JoinSet},
     time::interval,
 };
@@ -31,10 +30,10 @@ use crate::{
     fleet::{self, Fleet, LOCAL, Trust},
     handover::{
         self,
-        give::{Giver, Giving},
+        give::{Giver, Giving, Page},
         take::{TakeError, Taken},
     },
-    metrics,
+    metrics::{self, Carried},
     office::Office,
     registry::Registry,
     reload::{self, reload},
@@ -58,6 +57,7 @@ pub struct Router {
     election: Option<(Arc<Election>, JoinSet<()>)>,
     giver: Giver,
     taken: Option<Taken>,
+    carried: Arc<Carried>,
 }
 
 /// Takes in the worker of this process.
@@ -140,16 +140,11 @@ impl Router {
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(oip::serve(inference, Arc::clone(&state)));
-        let giver = Giver {
-            giving,
-            program: build.version.clone(),
-            state_dir,
-            listeners: Mutex::new(listeners),
-            state: Arc::clone(&state),
-            frozen: watch::Sender::new(false),
-        };
+        let carried = Arc::default();
+        let page = page_of(&state, &build, &carried);
+        let giver = Giver::new(giving, &state, page, listeners);
         let (stop_admin, stopped) = oneshot::channel();
-        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build)));
+        let admin = Arc::new(Admin::new(Arc::clone(&state), hooks(&state, file, build, &carried)));
         let admin_task = tokio::spawn(admin::serve(admin_listener, admin, stopped));
         Ok(Self {
             state,
@@ -163,6 +158,7 @@ impl Router {
             election,
             giver,
             taken,
+            carried,
         })
     }
 
@@ -174,14 +170,17 @@ impl Router {
     /// Accepts in place of the router before, once it has planned with what that one knew.
     pub fn take_over(&mut self) -> impl Future<Output = Result<(), TakeError>> + use<> {
         let (state, taken) = (Arc::clone(&self.state), self.taken.take());
+        let carried = Arc::clone(&self.carried);
         async move {
             let Some(mut taken) = taken else { return Ok(()) };
             let pause = state.backend.control().pause();
             pause.end();
             pause.one_round().await;
-            taken.ready().await?;
+            taken.ready(&carried).await?;
             state.drain.accept(true);
-            taken.accepting().await
+            taken.accepting().await?;
+            tokio::spawn(async move { taken.last_counts(&carried).await });
+            Ok(())
         }
     }
 
@@ -234,7 +233,8 @@ impl Router {
             },
             None => {
                 let timeout = times().timeout;
-                (drain.hand_over(&mut self.signals, timeout, &mut self.served).await, true)
+                let drained = drain.hand_over(&mut self.signals, timeout, &mut self.served);
+                (self.giver.count_until(drained).await, true)
             }
         };
         if let Some(socket) = self.giver.giving.socket.as_ref().filter(|_| !replaced) {
@@ -295,13 +295,18 @@ async fn follow_orders(state: Arc<ServerState<Registry>>) {
     }
 }
 
-fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build) -> Hooks {
-    let [scraped, shown, joined, past, reloading, steered, ordered] =
-        [(); 7].map(|()| Arc::clone(state));
-    let [for_page, for_reload, for_steering] = [(); 3].map(|()| build.clone());
+fn hooks(
+    state: &Arc<ServerState<Registry>>,
+    file: Option<PathBuf>,
+    build: Build,
+    carried: &Arc<Carried>,
+) -> Hooks {
+    let metrics = page_of(state, &build, carried).0;
+    let [shown, joined, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
+    let [for_reload, for_steering] = [(); 2].map(|()| build.clone());
     Hooks {
         jobs: Some(Arc::new(Office::new(Arc::clone(state.backend.control())))),
-        metrics: Box::new(move || metrics_page(&scraped, &for_page)),
+        metrics,
         state: Box::new(move || {
             serde_json::to_value(State::read(&shown, &build)).unwrap_or_default()
         }),
@@ -321,6 +326,12 @@ fn hooks(state: &Arc<ServerState<Registry>>, file: Option<PathBuf>, build: Build
             Box::pin(async move { steer::order(&state, order).await })
         }),
     }
+}
+
+/// The page of metrics, with what the processes before this one counted.
+fn page_of(state: &Arc<ServerState<Registry>>, build: &Build, carried: &Arc<Carried>) -> Page {
+    let (state, build, carried) = (Arc::clone(state), build.clone(), Arc::clone(carried));
+    Page(Box::new(move || carried.add_to(metrics_page(&state, &build))))
 }
 
 fn metrics_page(shared: &ServerState<Registry>, build: &Build) -> String {

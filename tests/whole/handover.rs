@@ -55,6 +55,11 @@ fn handovers_under_load_lose_no_request_and_no_step() {
     }
     let served = load.stop();
     assert!(served > 600, "{served}");
+    eventually("the counts of all four processes add up", || {
+        let page = program.metrics();
+        let observed = page.value("sluice_request_duration_seconds_count{model=\"m\"}") as u64;
+        (page.ended("m", "served") == served && observed == served).then_some(())
+    });
     assert_eq!(program.executors(), executors, "the executors are the same");
     assert_eq!((training.pid(0), training.starts(0).len()), (rank, 1), "the job never stopped");
     training.go();
@@ -66,11 +71,7 @@ fn handovers_under_load_lose_no_request_and_no_step() {
 
 #[test]
 fn a_router_is_replaced_while_its_workers_serve() {
-    let setup = Setup::new().router("state_dir = \"state\"\ndrain_delay_s = 0").sleeper(
-        "m",
-        5,
-        "slo_ms = 20000",
-    );
+    let setup = Setup::new().router("state_dir = \"state\"").sleeper("m", 5, "slo_ms = 20000");
     let Split { mut router, mut worker, .. } = Split::start(setup, ONE_GPU);
     let load = SteadyLoad::start(router.inference(), 90);
     load.wait_served(10);

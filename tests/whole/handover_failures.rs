@@ -68,8 +68,9 @@ async fn begin(program: &Program, last: Step) {
                 assert_eq!((reply.status, reply.reason().as_str()), (503, "unavailable"));
             }
             (Step::Ready, _) => {
-                let go: FromOld = channel.hear(WAIT).await.unwrap();
-                assert_eq!(go, FromOld::Go);
+                let counts: FromOld = channel.hear(WAIT).await.unwrap();
+                assert!(matches!(counts, FromOld::Counts { .. }), "{counts:?}");
+                assert_eq!(channel.hear::<FromOld>(WAIT).await.unwrap(), FromOld::Go);
             }
             (Step::Attached | Step::Connected | Step::Frozen, _) => {}
         }

@@ -1,9 +1,10 @@
 //! The running router's side of a handover.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -19,7 +20,7 @@ use tokio::{
     net::UnixListener,
     sync::{mpsc, oneshot, watch},
     task::spawn_blocking,
-    time::sleep,
+    time::{interval, sleep},
 };
 
 use super::{
@@ -34,6 +35,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const ATTACH_WAIT: Duration = Duration::from_secs(60);
 /// How long nothing may be planned here, while it takes over.
 const FROZEN_WAIT: Duration = Duration::from_secs(20);
+/// How often a process that ends says what it has counted.
+const COUNT_EVERY: Duration = Duration::from_millis(250);
 /// The wait before a store is tried again that the successor still has.
 const REOPEN_WAIT: Duration = Duration::from_millis(20);
 
@@ -53,19 +56,31 @@ pub struct Giving {
     pub socket: Option<PathBuf>,
     /// What runs: `up` or `router`.
     pub command: String,
+    /// The program's version, for people.
+    pub program: String,
     /// A directory that is removed when this process ends, unless a successor has it.
     pub run_dir: Option<PathBuf>,
     pub worker: Option<mpsc::Sender<WorkerCall>>,
 }
 
+/// What a scrape shows now.
+pub(crate) struct Page(pub(crate) Box<dyn Fn() -> String + Send + Sync>);
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Page").finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Giver {
     pub(crate) giving: Giving,
-    pub(crate) program: String,
-    pub(crate) state_dir: Option<PathBuf>,
     /// By name; let go once another process accepts.
-    pub(crate) listeners: Mutex<Vec<(&'static str, OwnedFd)>>,
-    pub(crate) state: Arc<ServerState<Registry>>,
+    listeners: Mutex<Vec<(&'static str, OwnedFd)>>,
+    state: Arc<ServerState<Registry>>,
+    page: Page,
+    /// The way to the process that serves in place of this one.
+    successor: Mutex<Option<Channel>>,
     /// Whether control is with a successor that does not accept yet.
     pub(crate) frozen: watch::Sender<bool>,
 }
@@ -83,6 +98,22 @@ enum NotGiven {
 }
 
 impl Giver {
+    pub(crate) fn new(
+        giving: Giving,
+        state: &Arc<ServerState<Registry>>,
+        page: Page,
+        listeners: Vec<(&'static str, OwnedFd)>,
+    ) -> Self {
+        Self {
+            giving,
+            listeners: Mutex::new(listeners),
+            state: Arc::clone(state),
+            page,
+            successor: Mutex::new(None),
+            frozen: watch::Sender::new(false),
+        }
+    }
+
     /// Returns once a successor accepts in place of this process; never, if none can come.
     pub(crate) async fn run(&self) {
         // One that replaces another is not replaced itself before it accepts.
@@ -136,22 +167,50 @@ impl Giver {
         expect(&mut channel, &FromNew::Attached, ATTACH_WAIT).await?;
         let frozen = self.freeze().await;
         let given = self.hand_over(&mut channel, frozen).await;
-        if let Err(error) = &given {
-            // So that it does not accept in the meantime.
-            drop(channel);
-            tracing::warn!(%error, "the new process failed; taking control back");
-            self.drain().accept(true);
-            self.thaw().await;
+        match &given {
+            Ok(()) => {
+                self.listeners.lock().clear();
+                *self.successor.lock() = Some(channel);
+            }
+            Err(error) => {
+                // So that it does not accept in the meantime.
+                drop(channel);
+                tracing::warn!(%error, "the new process failed; taking control back");
+                self.drain().accept(true);
+                self.thaw().await;
+            }
         }
         self.frozen.send_replace(false);
-        if given.is_ok() {
-            self.listeners.lock().clear();
-        }
         given
+    }
+
+    /// Tells the successor what is counted here, now and then, until `ended` and once more.
+    pub(crate) async fn count_until<T>(&self, ended: impl Future<Output = T>) -> T {
+        let channel = self.successor.lock().take();
+        let Some(mut channel) = channel else { return ended.await };
+        let mut ended = pin!(ended);
+        let mut ticks = interval(COUNT_EVERY);
+        let result = loop {
+            tokio::select! {
+                result = ended.as_mut() => break result,
+                // One that is gone itself needs no counts.
+                _ = ticks.tick() => drop(channel.say(&self.counts()).await),
+            }
+        };
+        drop(channel.say(&self.counts()).await);
+        result
+    }
+
+    fn counts(&self) -> FromOld {
+        FromOld::Counts { page: (self.page.0)() }
     }
 
     fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         self.listeners.lock().iter().map(|(_, fd)| fd.try_clone()).collect()
+    }
+
+    fn state_dir(&self) -> Option<PathBuf> {
+        self.state.settings.load().state_dir.clone()
     }
 
     fn drain(&self) -> &Drain {
@@ -179,7 +238,7 @@ impl Giver {
         let listeners = self.listeners.lock();
         let mut offer = Offer {
             version,
-            program: self.program.clone(),
+            program: self.giving.program.clone(),
             listeners: listeners.iter().map(|(name, _)| (*name).to_owned()).collect(),
             run_dir: self.giving.run_dir.clone(),
             workers: self.state.backend.fleet().reports(),
@@ -220,11 +279,7 @@ impl Giver {
         let accepting = match ready {
             Ok(()) => {
                 self.drain().accept(false);
-                let said = channel.say(&FromOld::Go).await.map_err(NotGiven::from);
-                match said {
-                    Ok(()) => expect(channel, &FromNew::Accepting, ANSWER_WAIT).await,
-                    Err(error) => Err(error),
-                }
+                self.go(channel).await
             }
             Err(error) => Err(error),
         };
@@ -232,6 +287,13 @@ impl Giver {
             self.keep(&frozen);
         }
         accepting
+    }
+
+    /// Lets the successor accept, and hears that it does.
+    async fn go(&self, channel: &mut Channel) -> Result<(), NotGiven> {
+        channel.say(&self.counts()).await?;
+        channel.say(&FromOld::Go).await?;
+        expect(channel, &FromNew::Accepting, ANSWER_WAIT).await
     }
 
     /// Has what no file has at hand again.
@@ -249,7 +311,7 @@ impl Giver {
     /// Takes control back from a successor that failed.
     async fn thaw(&self) {
         let control = Arc::clone(self.state.backend.control());
-        if self.state_dir.is_some() {
+        if self.state_dir().is_some() {
             self.reopen().await;
         }
         self.call(WorkerCall::Return).await;
@@ -262,8 +324,7 @@ impl Giver {
     async fn reopen(&self) {
         let mut complained = false;
         loop {
-            let (control, state_dir) =
-                (Arc::clone(self.state.backend.control()), self.state_dir.clone());
+            let (control, state_dir) = (Arc::clone(self.state.backend.control()), self.state_dir());
             let opened = spawn_blocking(move || {
                 let state_dir = state_dir.as_deref();
                 control.jobs().reopen(state_dir, None)?;

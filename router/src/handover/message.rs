@@ -35,6 +35,10 @@ pub enum FromOld {
     Offer(Box<Offer>),
     /// The control plane stands still, the state is closed and the executors are free.
     Frozen(Box<Frozen>),
+    /// What it has counted, as its page of metrics shows it.
+    Counts {
+        page: String,
+    },
     /// It accepts no more; the other shall.
     Go,
 }

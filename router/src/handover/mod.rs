@@ -12,9 +12,9 @@
 //! | 4 | connects to every replica in rotation, `attached` | |
 //! | 5 | | stops planning, closes the state, leaves the executors: `frozen` |
 //! | 6 | adopts the executors, opens the state, plans once: `ready` | |
-//! | 7 | | stops accepting, `go` |
+//! | 7 | | stops accepting, `counts`, `go` |
 //! | 8 | accepts, `accepting` | closes its listeners |
-//! | 9 | | answers what it has, then ends |
+//! | 9 | adds the counts to its own | answers what it has; `counts` now and then, and last |
 //!
 //! Until step 8 the running router takes everything back when the connection closes.
 

@@ -17,7 +17,7 @@ use super::{
     message::{FromNew, FromOld, Frozen, Hello, Offer, VERSIONS},
     socket::{Channel, SocketError},
 };
-use crate::registry::Registry;
+use crate::{metrics::Carried, registry::Registry};
 
 /// How long the running router may take for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -25,6 +25,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const FREEZE_WAIT: Duration = Duration::from_secs(60);
 /// How long a replica may take to be connected to that the running router is connected to.
 const ATTACH_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the other process may be silent while it ends; it counts all the time.
+const LAST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
@@ -61,7 +64,9 @@ pub async fn ask(path: &Path, hello: &Hello) -> Result<Option<Taken>, TakeError>
     let offer = match channel.hear(ANSWER_WAIT).await? {
         FromOld::Offer(offer) => *offer,
         FromOld::Refused { why } => return Err(TakeError::Refused { why }),
-        FromOld::Frozen(_) | FromOld::Go => return Err(TakeError::OutOfTurn),
+        FromOld::Frozen(_) | FromOld::Counts { .. } | FromOld::Go => {
+            return Err(TakeError::OutOfTurn);
+        }
     };
     let descriptors = channel.receive(offer.listeners.len(), ANSWER_WAIT).await?;
     let listeners = offer.listeners.iter().cloned().zip(descriptors).collect();
@@ -107,7 +112,7 @@ impl Taken {
         match self.channel.hear(FREEZE_WAIT).await? {
             FromOld::Frozen(frozen) => Ok(*frozen),
             FromOld::Refused { why } => Err(TakeError::Refused { why }),
-            FromOld::Offer(_) | FromOld::Go => Err(TakeError::OutOfTurn),
+            FromOld::Offer(_) | FromOld::Counts { .. } | FromOld::Go => Err(TakeError::OutOfTurn),
         }
     }
 
@@ -143,16 +148,26 @@ impl Taken {
     }
 
     /// Says that this process could serve, and returns when it shall accept.
-    pub(crate) async fn ready(&mut self) -> Result<(), TakeError> {
+    pub(crate) async fn ready(&mut self, carried: &Carried) -> Result<(), TakeError> {
         self.channel.say(&FromNew::Ready).await?;
-        match self.channel.hear(ANSWER_WAIT).await? {
-            FromOld::Go => Ok(()),
-            FromOld::Refused { why } => Err(TakeError::Refused { why }),
-            FromOld::Offer(_) | FromOld::Frozen(_) => Err(TakeError::OutOfTurn),
+        loop {
+            match self.channel.hear(ANSWER_WAIT).await? {
+                FromOld::Counts { page } => carried.set(&page),
+                FromOld::Go => return Ok(()),
+                FromOld::Refused { why } => return Err(TakeError::Refused { why }),
+                FromOld::Offer(_) | FromOld::Frozen(_) => return Err(TakeError::OutOfTurn),
+            }
         }
     }
 
-    pub(crate) async fn accepting(mut self) -> Result<(), TakeError> {
+    pub(crate) async fn accepting(&mut self) -> Result<(), TakeError> {
         Ok(self.channel.say(&FromNew::Accepting).await?)
+    }
+
+    /// Adds what the other process counts until its end.
+    pub(crate) async fn last_counts(mut self, carried: &Carried) {
+        while let Ok(FromOld::Counts { page }) = self.channel.hear(LAST_WAIT).await {
+            carried.set(&page);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! `families`. Requests are counted as they go by, in [`serve::count`], which also has the
 //! histograms; everything else is read off the [`State`](crate::state::State) at a scrape.
 
+mod carried;
 mod families;
 mod fleet;
 mod lead;
@@ -11,7 +12,7 @@ mod loans;
 mod page;
 mod placement;
 
-pub use self::{families::write, page::CONTENT_TYPE};
+pub use self::{carried::Carried, families::write, page::CONTENT_TYPE};
 use serve::count::{BATCH_REQUESTS, BATCH_ROWS, BATCH_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS};
 pub use serve::count::{Kind, Spec, Unit};
 
@@ -168,6 +169,9 @@ const BUILD: Spec = Spec::new(
     &["version", "revision"],
     "Always 1: the version and revision that run.",
 );
+
+/// Counters that workers report. They go on in their reports, whichever router process reads them.
+const REPORTED: [Spec; 3] = [fleet::SLICE_BUSY, fleet::RESTARTS, fleet::GPU_ECC];
 
 /// Every metric, in the order of the page and of the documentation.
 pub const ALL: &[Spec] = &[

@@ -10,6 +10,13 @@ use super::{ALL, Kind, Spec};
 /// The format's name in `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// The kinds of families, as the page names them.
+pub(super) mod kind {
+    pub(in super::super) const COUNTER: &str = "counter";
+    pub(in super::super) const GAUGE: &str = "gauge";
+    pub(in super::super) const HISTOGRAM: &str = "histogram";
+}
+
 /// Records the count of one series with the recorder of this scrape.
 pub(super) fn count<const N: usize>(spec: &Spec, labels: [&str; N], count: u64) {
     counter!(spec.name, named(spec, labels)).absolute(count);
@@ -48,9 +55,9 @@ pub(super) fn merge(rendered: &[String]) -> String {
         let recorded = spec.replaced_by.unwrap_or(spec.name);
         let Some(samples) = families.get_mut(recorded) else { continue };
         let kind = match spec.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram(_) => "histogram",
+            Kind::Counter => kind::COUNTER,
+            Kind::Gauge => kind::GAUGE,
+            Kind::Histogram(_) => kind::HISTOGRAM,
         };
         // A histogram's buckets stand in the order of their bounds; other samples come in any order.
         if !matches!(spec.kind, Kind::Histogram(_)) {
