@@ -143,3 +143,30 @@ fn a_model_file_elsewhere_is_an_error_only_with_workers() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("no such file here; every worker needs it at this path"), "{said}");
 }
+
+/// A model of a branch within a branch within a branch: whoever reads it runs out of stack.
+fn bottomless() -> Vec<u8> {
+    let mut graph = text(2, "g");
+    for _ in 0..6_000 {
+        let attribute = [text(1, "then_branch"), field(6, &graph), number(20, 5)].concat();
+        let node = [text(4, "If"), field(5, &attribute)].concat();
+        graph = [field(1, &node), text(2, "g")].concat();
+    }
+    graph.extend(field(11, &tensor("x", &[-1, 4])));
+    graph.extend(field(12, &tensor("y", &[-1, 4])));
+    let opset = field(8, &[text(1, ""), number(2, 13)].concat());
+    [number(1, 8), field(7, &graph), opset].concat()
+}
+
+#[test]
+fn a_model_that_crashes_whoever_loads_it_is_a_reason() {
+    let folder = Folder::new();
+    folder.write("m.onnx", bottomless());
+    let file = write(&folder, "", true);
+    let (code, said) = embedded(&["check", &file]);
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("loading it ended with signal: 6"), "{said}");
+    let (code, said) = embedded(&["up", "--config", &file]);
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("signal: 6 (SIGABRT)"), "up ends for the same reason: {said}");
+}
