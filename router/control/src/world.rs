@@ -202,14 +202,16 @@ pub(crate) fn model_terms(model: &config::Model) -> ModelTerms {
         replicas_max: model.replicas.max.unwrap_or(u32::MAX),
         measured,
         load: Draw::default(),
-        home: home(&model.engine),
+        home: home(model),
         editions: BTreeMap::new(),
     }
 }
 
-/// Where a model runs best: an embedded engine computes on cores, and a profile was measured on GPUs.
-fn home(engine: &config::Engine) -> Home {
-    match engine {
+/// Where a model runs best: an ONNX model on cores, unless it is to be on a GPU, and a profile was
+/// measured on GPUs.
+fn home(model: &config::Model) -> Home {
+    match &model.engine {
+        config::Engine::Onnx { .. } if model.device == config::Device::Gpu => Home::Gpus,
         config::Engine::Onnx { .. } => Home::Cores,
         config::Engine::Server(_) | config::Engine::Synthetic { .. } => Home::Gpus,
     }

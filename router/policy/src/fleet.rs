@@ -34,7 +34,7 @@ pub struct ReplicaId {
 #[serde(transparent)]
 pub struct SliceName(pub String);
 
-/// Which devices something runs on, where the fleet has both.
+/// Which devices something runs on, where the fleet has both kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Home {
