@@ -263,6 +263,12 @@ impl Backend for Registry {
         }
     }
 
+    fn drop_late(&self, bytes: u64) -> u64 {
+        self.models.load().iter().fold(0, |dropped, model| {
+            dropped + model.dispatcher().drop_late(bytes.saturating_sub(dropped))
+        })
+    }
+
     fn plan(&self) -> Value {
         serde_json::to_value(self.plan_state()).unwrap_or_default()
     }

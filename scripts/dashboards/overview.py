@@ -128,7 +128,8 @@ def refusals():
         panel(
             "Refusals by reason",
             "overloaded and too_late: not enough capacity. no_replica: none is ready. quota: a tenant "
-            "exceeded its limits. invalid: the request does not fit the model.",
+            "exceeded its limits. deadline_too_short: the caller's own timeout, which does not count "
+            "for the objective. invalid: the request does not fit the model.",
             [(rate("sluice_refusals_total", by="reason"), "{{reason}}")],
             unit="reqps",
             custom=STACKED,
@@ -145,6 +146,13 @@ def refusals():
                     "{{model}}",
                 )
             ],
+            unit="reqps",
+        ),
+        panel(
+            "Responses later than the objective, by model",
+            "Served after slo_ms because timeout_ms is longer. Bad: above zero for minutes; they count "
+            "against the objective like refusals.",
+            [(rate("sluice_requests_late_total"), "{{model}}")],
             unit="reqps",
         ),
         panel(

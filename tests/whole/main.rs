@@ -28,6 +28,7 @@ mod hostile_jobs;
 mod jobs;
 mod kept;
 mod killed_jobs;
+mod late;
 mod loans;
 mod logs;
 mod maintenance;

@@ -84,7 +84,7 @@ fn crowd_gets_responses_or_refusals_with_numbers() {
 }
 
 #[test]
-fn timeout_shorter_than_one_batch_is_refused_at_once() {
+fn timeout_shorter_than_one_batch_is_told_at_once_as_too_short() {
     let program = three_seconds();
     let in_header = Body::row().with("sluice-timeout-ms", "100");
     let mut in_body = Body::row();
@@ -93,14 +93,19 @@ fn timeout_shorter_than_one_batch_is_refused_at_once() {
     in_body.bytes = body.to_string().into_bytes();
     for body in [in_header, in_body] {
         let reply = program.client().infer("slow", &body);
-        is_overload(&reply);
+        let told = (reply.status, reply.reason());
+        assert_eq!(told, (504, "deadline_too_short".to_owned()), "{}", reply.text());
+        assert_eq!(reply.retry_after(), None, "waiting does not help");
         let numbers = reply.json();
-        assert_eq!(numbers["slo_ms"], 100.0, "the time there was: {numbers}");
+        assert_eq!((&numbers["timeout_ms"], &numbers["slo_ms"]), (&json!(100.0), &json!(8_000.0)));
         assert!(numbers["predicted_ms"].as_f64() >= Some(2_900.0), "{numbers}");
     }
     let dispatch = &program.state("slow")["dispatch"];
     assert_eq!((&dispatch["waiting"], &dispatch["in_flight"]), (&json!(0), &json!(0)));
-    assert_eq!(program.metrics().refused("slow", "overloaded"), 2);
+    let metrics = program.metrics();
+    assert_eq!(metrics.refused("slow", "deadline_too_short"), 2);
+    assert_eq!(metrics.refused("slow", "overloaded"), 0);
+    assert_eq!(program.state("slow")["recent"]["attainment"], json!(null), "nothing counts");
 }
 
 #[test]

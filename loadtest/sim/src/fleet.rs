@@ -47,6 +47,8 @@ pub struct Terms {
 pub struct SimModel {
     pub name: String,
     pub settings: Settings,
+    /// How long after its arrival an answer is still wanted; at least the objective.
+    pub timeout: Duration,
     /// The part of requests to be answered within the objective.
     pub target: f64,
     pub batching: Batching,

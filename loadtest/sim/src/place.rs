@@ -55,6 +55,7 @@ pub fn fleet(study: &Study, seed: u64) -> Result<SimFleet, PlaceError> {
     let model = |(subject, weights): (&Subject, Vec<f64>)| SimModel {
         name: subject.name.clone(),
         settings: Settings::routed(subject.slo, subject.max_batch),
+        timeout: subject.timeout,
         target: subject.target,
         batching: subject.batching,
         memory_mib: subject.memory_mib.unwrap_or(1),

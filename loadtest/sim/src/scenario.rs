@@ -24,6 +24,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub settings: Settings,
+    /// How long an answer is wanted; none if no longer than the objective.
+    pub timeout: Option<Duration>,
     pub replicas: u32,
     pub curve: Curve,
     pub noise: f64,
@@ -41,6 +43,7 @@ impl Scenario {
     pub fn routed(curve: Curve, max_batch: u32, objective: Duration) -> Self {
         Self {
             settings: Settings::routed(objective, max_batch),
+            timeout: None,
             replicas: 1,
             curve,
             noise: 0.0,
@@ -103,6 +106,7 @@ impl Scenario {
             models: vec![SimModel {
                 name: "model".to_owned(),
                 settings: self.settings,
+                timeout: self.timeout.unwrap_or(self.settings.objective),
                 target: 0.99,
                 batching: Batching::Slo,
                 memory_mib: 1,

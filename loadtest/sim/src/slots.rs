@@ -1,13 +1,13 @@
 //! Requests that live, each under a name that is never used again.
 
-use policy::moment::Moment;
+use policy::{dispatch::Until, moment::Moment};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) stream: u32,
     pub(crate) model: u32,
     pub(crate) arrived: Moment,
-    pub(crate) deadline: Moment,
+    pub(crate) until: Until,
     pub(crate) sent: bool,
 }
 
@@ -74,7 +74,7 @@ mod tests {
             stream: 0,
             model: 0,
             arrived: Moment::default(),
-            deadline: Moment::NEVER,
+            until: Until::both(Moment::NEVER),
             sent: false,
         };
         let mut slots = Slots::default();

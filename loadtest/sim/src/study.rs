@@ -74,6 +74,8 @@ pub struct Gpus {
 pub struct Subject {
     pub name: String,
     pub slo: Duration,
+    /// How long after its arrival an answer is still wanted; at least `slo`.
+    pub timeout: Duration,
     pub target: f64,
     pub max_batch: u32,
     pub batching: Batching,
@@ -142,6 +144,7 @@ impl Study {
             let model = self.models.iter().position(named).ok_or_else(unknown)?;
             let subject = &mut self.models[model];
             subject.slo = Duration::from_secs_f64(asked.slo_ms / 1e3);
+            subject.timeout = subject.timeout.max(subject.slo);
             subject.target = asked.target;
             subject.max_batch = asked.max_batch;
             subject.demand_rps = None;

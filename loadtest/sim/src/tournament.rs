@@ -187,7 +187,7 @@ impl Rule for Fixed {
     fn decide(&self, view: &View<'_>) -> Decision {
         let rows = u32::try_from(view.line.rows()).unwrap_or(u32::MAX);
         let finish = view.start + view.latency.mean(self.batch.min(rows));
-        let late = view.line.iter().take_while(|waiting| waiting.deadline < finish).count();
+        let late = view.line.iter().take_while(|waiting| waiting.by() < finish).count();
         let skip = late.min(view.line.len() - 1);
         let take = view.fit(skip, self.batch).count;
         Decision::Send { skip, take, drop_skipped: true, bound: Bound::Limit }

@@ -19,7 +19,7 @@ use std::{
 
 use loadtest::{arrivals::Arrivals, plan::Source, random::Random as Drawn};
 use policy::{
-    dispatch::{Arrival, Dispatch, Effect},
+    dispatch::{Arrival, Dispatch, Effect, Until},
     moment::Moment,
     rule::Rule,
 };
@@ -263,13 +263,14 @@ impl<'a> RequestWorld<'a> {
     fn arrive(&mut self, index: usize) -> Result<(), Claim> {
         self.schedule_arrival(index);
         let stream = &self.fleet.streams[index];
-        let settings = self.fleet.models[stream.model].settings;
-        let deadline = self.now + settings.objective;
+        let model = &self.fleet.models[stream.model];
+        let until =
+            Until { due: self.now + model.settings.objective, deadline: self.now + model.timeout };
         let request = Request {
             stream: index as u32,
             model: stream.model as u32,
             arrived: self.now,
-            deadline,
+            until,
             sent: false,
         };
         let id = self.requests.insert(request);
@@ -287,7 +288,7 @@ impl<'a> RequestWorld<'a> {
             shapes => self.chance.below(u64::from(shapes)) as u32,
         };
         let (tenant, class) = (stream.tenant, stream.class);
-        let arrival = Arrival { id, key, deadline, rows: 1, tenant, class };
+        let arrival = Arrival { id, key, until, rows: 1, tenant, class };
         let mut effects = std::mem::take(&mut self.effects);
         let dispatch = &mut self.models[stream.model].dispatch;
         if dispatch.arrive(arrival, self.now, &mut effects).is_err() {
@@ -350,7 +351,7 @@ impl<'a> RequestWorld<'a> {
         self.end(id, |outcome, request| {
             outcome.refused += 1;
             outcome.refused_early += u64::from(now.since(request.arrived) <= EARLY);
-            outcome.refused_late += u64::from(now > request.deadline && !request.sent);
+            outcome.refused_late += u64::from(now > request.until.deadline && !request.sent);
         })
     }
 

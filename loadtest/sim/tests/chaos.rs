@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use policy::{
-    dispatch::{Arrival, Batch, Class, Dispatch, Effect, Ended, GRACE, Settings},
+    dispatch::{Arrival, Batch, Class, Dispatch, Effect, Ended, GRACE, Settings, Until},
     moment::Moment,
     rule::{Aimd, Deadline, Deferred, EarlyDrop, Rule, Slo, Timeout},
 };
@@ -27,7 +27,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Request {
     key: u32,
-    deadline: Moment,
+    until: Until,
     rows: u32,
     state: State,
 }
@@ -150,11 +150,12 @@ impl World {
         let objective = self.settings.objective;
         let allowed = match self.random.below(5) {
             0 => objective.mul_f64(self.random.unit()),
+            1 => objective.mul_f64(1.0 + 4.0 * self.random.unit()),
             _ => objective,
         };
         let request = Request {
             key: [0, 0, 0, 1, 7][self.random.below(5) as usize],
-            deadline: self.now + allowed,
+            until: Until { due: self.now + objective, deadline: self.now + allowed },
             rows: match self.random.below(4) {
                 0 => 1 + self.random.below(u64::from(self.settings.max_batch)) as u32,
                 _ => 1,
@@ -165,7 +166,7 @@ impl World {
         let arrival = Arrival {
             id,
             key: request.key,
-            deadline: request.deadline,
+            until: request.until,
             rows: request.rows,
             tenant: self.random.below(4) as u32,
             class: [Class::Interactive, Class::Interactive, Class::Batch]
@@ -184,7 +185,7 @@ impl World {
         let id = self.requests.len() as u64 - 1 - self.random.below(recent);
         let request = self.requests[id as usize];
         // The machine is told of a request that was answered, too: it must not mind.
-        self.dispatch.cancel(id, request.key, request.deadline, effects);
+        self.dispatch.cancel(id, request.key, request.until, effects);
         if request.state != State::Ended {
             self.end(id, "cancelled");
         }
@@ -345,8 +346,8 @@ impl World {
         assert_eq!(self.dispatch.in_flight(), on_replicas, "seed {seed} at {:?}", self.now);
         for request in recent {
             let due = match request.state {
-                State::Waiting => request.deadline,
-                State::Sent { .. } => request.deadline + GRACE,
+                State::Waiting => request.until.deadline,
+                State::Sent { .. } => request.until.deadline + GRACE,
                 State::Ended => continue,
             };
             assert!(due >= self.now, "seed {seed}: unanswered past its deadline: {request:?}");

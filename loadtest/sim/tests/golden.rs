@@ -116,10 +116,11 @@ fn runs() -> Vec<(&'static str, u64)> {
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/sim");
     for name in ["parva-2", "chaos", "two-gpus"] {
-        let mut study = Study::load(&folder.join(format!("{name}.toml"))).unwrap();
+        let mut study =
+            Study::load(&folder.join(format!("{name}.toml"))).expect("a bundled scenario");
         study.terms.duration = study.terms.duration.min(Duration::from_secs(15));
         let run = simulate(&study, 3).unwrap_or_else(|error| panic!("{name}, seed 3: {error}"));
-        runs.push((name, digest(&serde_json::to_string(&run).unwrap())));
+        runs.push((name, digest(&serde_json::to_string(&run).expect("a summary is JSON"))));
     }
     runs
 }

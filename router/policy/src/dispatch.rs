@@ -9,6 +9,7 @@ mod admission;
 mod event;
 mod filling;
 mod forming;
+mod late;
 mod replica;
 mod settling;
 mod stalling;
@@ -22,6 +23,7 @@ pub use self::event::{
 };
 use self::replica::Replica;
 pub use self::turns::longest_turn;
+pub use crate::queue::Until;
 use crate::{
     fair::Shares,
     moment::Moment,
@@ -181,7 +183,7 @@ impl Dispatch {
         let waiting = Waiting {
             id: arrival.id,
             arrived: now,
-            deadline: arrival.deadline,
+            until: arrival.until,
             rows: arrival.rows,
             tenant: arrival.tenant,
             priority,
@@ -190,21 +192,21 @@ impl Dispatch {
         };
         let admitted = self.admit(arrival.key as usize, &waiting, now, effects);
         match (priority, admitted) {
-            (Priority::Low, Ok(())) => self.demand.add(Kind::Low, waiting.rows, now),
-            (Priority::Low, Err(_)) => {}
-            (_, Ok(())) => self.shares.granted(waiting.tenant, waiting.rows),
-            (_, Err(_)) => self.shares.refused(waiting.tenant, waiting.rows),
+            (Priority::Low, Ok(Priority::Low)) => self.demand.add(Kind::Low, waiting.rows, now),
+            (Priority::Low, Ok(_) | Err(_)) => {}
+            (_, Ok(Priority::Late) | Err(_)) => self.shares.refused(waiting.tenant, waiting.rows),
+            (_, Ok(_)) => self.shares.granted(waiting.tenant, waiting.rows),
         }
-        admitted?;
-        self.queues.insert(arrival.key as usize, waiting);
+        let priority = admitted?;
+        self.queues.insert(arrival.key as usize, Waiting { priority, ..waiting });
         Ok(())
     }
 
     /// The caller of a request has left.
     ///
-    /// `key` and `deadline` are those it arrived with. Nothing happens if it was answered before.
-    pub fn cancel(&mut self, id: u64, key: u32, deadline: Moment, effects: &mut Vec<Effect>) {
-        if self.queues.remove(key as usize, deadline, id).is_some() {
+    /// `key` and `until` are those it arrived with. Nothing happens if it was answered before.
+    pub fn cancel(&mut self, id: u64, key: u32, until: Until, effects: &mut Vec<Effect>) {
+        if self.queues.remove(key as usize, until, id).is_some() {
             return;
         }
         for replica in &mut self.replicas {
@@ -264,12 +266,13 @@ impl Dispatch {
     }
 }
 
-/// Notes that `waiting`, which was let in, is refused. The batch class has no share.
-fn revoke(shares: &mut Shares, waiting: &Waiting) -> u64 {
-    if waiting.priority != Priority::Low {
-        shares.revoked(waiting.tenant, waiting.rows);
+/// Notes that `waiting`, which was let in, will not be in time. The batch class has no share, and who
+/// is late already was told of before.
+fn revoke(shares: &mut Shares, waiting: &Waiting) {
+    match waiting.priority {
+        Priority::Late | Priority::Low => {}
+        Priority::Normal | Priority::Protected => shares.revoked(waiting.tenant, waiting.rows),
     }
-    waiting.id
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{moment::Moment, queue::Waiting};
+use crate::{
+    moment::Moment,
+    queue::{Priority, Waiting},
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
@@ -12,8 +15,9 @@ pub(crate) struct Flight {
     /// When it reached the front of its replica: sent, or when the batch before it ended.
     pub(crate) started_at: Moment,
     pub(crate) rows: u32,
-    /// Whether the batch limit allowed no more.
+    /// Whether the batch limit allowed no more of those who can be in time.
     pub(crate) full: bool,
+    /// When the first of those is due; never if all are late.
     pub(crate) due_at: Moment,
     pub(crate) expects: Duration,
     pub(crate) allows: Duration,
@@ -55,7 +59,10 @@ pub(crate) struct Departure {
 
 impl Flight {
     pub(crate) fn new(departure: Departure, taken: &[Waiting]) -> Self {
-        let due_at = taken.iter().map(|waiting| waiting.deadline).min().unwrap_or(Moment::NEVER);
+        let timely = taken.iter().filter(|waiting| waiting.priority != Priority::Late);
+        let due_at = timely.map(Waiting::by).min().unwrap_or(Moment::NEVER);
+        let deadlines = taken.iter().map(|waiting| waiting.until.deadline);
+        let soonest = deadlines.min().unwrap_or(Moment::NEVER);
         Self {
             batch: departure.batch,
             key: departure.key,
@@ -66,7 +73,7 @@ impl Flight {
             due_at,
             expects: departure.expects,
             allows: departure.allows,
-            soonest: due_at,
+            soonest,
             called_off: false,
             stalled: false,
             given_up: false,
@@ -79,6 +86,11 @@ impl Flight {
 
     pub(crate) fn expected_end(&self) -> Moment {
         self.started_at + self.expects
+    }
+
+    /// Whether all in it can only be late.
+    pub(crate) fn is_late(&self) -> bool {
+        self.due_at == Moment::NEVER
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -110,10 +122,10 @@ impl Flight {
         self.put(id, Place::Gone)
     }
 
-    /// Marks those due at or before `deadline` answered, handing each to `late`.
+    /// Marks those given up at or before `deadline` answered, handing each to `late`.
     pub(crate) fn expire(&mut self, deadline: Moment, mut late: impl FnMut(&Waiting)) {
         for member in self.members.iter_mut().filter(|member| member.place == Place::Here) {
-            if member.waiting.deadline <= deadline {
+            if member.waiting.until.deadline <= deadline {
                 member.place = Place::Gone;
                 late(&member.waiting);
             }
@@ -149,6 +161,7 @@ impl Flight {
     }
 
     fn look_again(&mut self) {
-        self.soonest = self.live().map(|waiting| waiting.deadline).min().unwrap_or(Moment::NEVER);
+        let deadlines = self.live().map(|waiting| waiting.until.deadline);
+        self.soonest = deadlines.min().unwrap_or(Moment::NEVER);
     }
 }

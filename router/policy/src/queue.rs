@@ -10,6 +10,8 @@ use crate::moment::Moment;
 /// How readily a waiting request is shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
+    /// Of those that cannot be in time any more: takes only what is left after all others.
+    Late,
     /// Of the batch class: takes only the room that others leave.
     Low,
     /// Of a tenant at or above its share.
@@ -18,12 +20,38 @@ pub enum Priority {
     Protected,
 }
 
+/// Until when an answer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// When it should be there: arrival and objective.
+    pub due: Moment,
+    /// When it is given up. Later than `due`, a late answer is wanted; sooner, the caller's own limit
+    /// is shorter than the objective.
+    pub deadline: Moment,
+}
+
+impl Until {
+    /// An answer that should be there by `due` and is not wanted later.
+    pub const fn both(due: Moment) -> Self {
+        Self { due, deadline: due }
+    }
+
+    /// By when it is in time for its caller and for the objective.
+    pub fn in_time(self) -> Moment {
+        self.due.min(self.deadline)
+    }
+
+    pub fn wants_late(self) -> bool {
+        self.deadline > self.due
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Unique; also the tie-breaker between equal deadlines.
     pub id: u64,
     pub arrived: Moment,
-    pub deadline: Moment,
+    pub until: Until,
     pub rows: u32,
     pub tenant: u32,
     pub priority: Priority,
@@ -31,6 +59,30 @@ pub struct Waiting {
     pub company: u32,
     /// How often its replica failed it; a death counts twice.
     pub strikes: u32,
+}
+
+impl Waiting {
+    /// What it is scheduled by: when it must be done to be in time, or at all if that is past.
+    pub fn by(&self) -> Moment {
+        match self.priority {
+            Priority::Late => self.until.deadline,
+            Priority::Low | Priority::Normal | Priority::Protected => self.until.in_time(),
+        }
+    }
+
+    /// The same, given up as in time; none if its caller does not want it late.
+    pub fn made_late(self) -> Option<Self> {
+        let may = self.priority != Priority::Late && self.until.wants_late();
+        may.then_some(Self { priority: Priority::Late, ..self })
+    }
+
+    /// The same as what it can be if it is done at `finish`; none if that is too late for it.
+    pub fn done_at(self, finish: Moment) -> Option<Self> {
+        if finish <= self.by() {
+            return Some(self);
+        }
+        self.made_late().filter(|late| finish <= late.by())
+    }
 }
 
 /// Requests of one batch key, served or filling up, earliest deadline first.
@@ -69,7 +121,7 @@ impl Line {
     ///
     /// Counted from the nearer end: most arrivals are due last, and cost nothing.
     pub fn rows_due_by(&self, deadline: Moment) -> u64 {
-        if self.entries.back().is_none_or(|last| last.deadline <= deadline) {
+        if self.entries.back().is_none_or(|last| last.by() <= deadline) {
             return self.rows;
         }
         let rows = |from, to| self.entries.range(from..to).map(|entry| u64::from(entry.rows)).sum();
@@ -78,7 +130,7 @@ impl Line {
     }
 
     pub fn due_by(&self, deadline: Moment) -> usize {
-        self.entries.partition_point(|entry| entry.deadline <= deadline)
+        self.entries.partition_point(|entry| entry.by() <= deadline)
     }
 
     pub fn insert(&mut self, waiting: Waiting) {
@@ -92,9 +144,9 @@ impl Line {
         self.entries.insert(place, waiting);
     }
 
-    /// Takes out the request `id` due at `deadline`, if it is here.
-    pub fn remove(&mut self, deadline: Moment, id: u64) -> Option<Waiting> {
-        let place = self.entries.binary_search_by_key(&(deadline, id), key).ok()?;
+    /// Takes out the request `id` scheduled by `moment`, if it is here.
+    pub fn remove(&mut self, moment: Moment, id: u64) -> Option<Waiting> {
+        let place = self.entries.binary_search_by_key(&(moment, id), key).ok()?;
         self.remove_at(place)
     }
 
@@ -119,11 +171,14 @@ pub struct Queue {
     pub main: Line,
     /// Those that fill what room is left then.
     pub low: Line,
+    /// Those that can only be late, served when nobody else is.
+    pub late: Line,
 }
 
 impl Queue {
     pub fn of(&self, priority: Priority) -> &Line {
         match priority {
+            Priority::Late => &self.late,
             Priority::Low => &self.low,
             Priority::Normal => &self.main,
             Priority::Protected => &self.protected,
@@ -132,6 +187,7 @@ impl Queue {
 
     pub fn line(&mut self, priority: Priority) -> &mut Line {
         match priority {
+            Priority::Late => &mut self.late,
             Priority::Low => &mut self.low,
             Priority::Normal => &mut self.main,
             Priority::Protected => &mut self.protected,
@@ -139,22 +195,28 @@ impl Queue {
     }
 
     /// All its lines, in the order in which a batch takes from them.
-    pub fn lines(&self) -> [&Line; 3] {
-        [&self.protected, &self.main, &self.low]
+    pub fn lines(&self) -> [&Line; 4] {
+        [&self.protected, &self.main, &self.low, &self.late]
     }
 
-    pub fn lines_mut(&mut self) -> [&mut Line; 3] {
-        [&mut self.protected, &mut self.main, &mut self.low]
+    pub fn lines_mut(&mut self) -> [&mut Line; 4] {
+        [&mut self.protected, &mut self.main, &mut self.low, &mut self.late]
     }
 
     /// Whose line a batch may start from, first choice first: one of the batch class only if nobody
-    /// else waits.
+    /// else waits, and of the late only if not even that.
     pub fn leaders(&self) -> impl Iterator<Item = Priority> + use<> {
         let protected = (!self.protected.is_empty()).then_some(Priority::Protected);
         let main = (!self.main.is_empty()).then_some(Priority::Normal);
         let alone = protected.is_none() && main.is_none();
         let low = (alone && !self.low.is_empty()).then_some(Priority::Low);
-        [protected, main, low].into_iter().flatten()
+        let late = alone && low.is_none() && !self.late.is_empty();
+        [protected, main, low, late.then_some(Priority::Late)].into_iter().flatten()
+    }
+
+    /// Whether somebody waits in it who can be in time.
+    pub fn has_timely(&self) -> bool {
+        !(self.protected.is_empty() && self.main.is_empty() && self.low.is_empty())
     }
 
     /// Rows that do not belong to the batch class.
@@ -165,7 +227,7 @@ impl Queue {
     /// When the first of those that do not belong to the batch class is due.
     pub fn interactive_due(&self) -> Option<Moment> {
         let heads = self.protected.head().into_iter().chain(self.main.head());
-        heads.map(|head| head.deadline).min()
+        heads.map(Waiting::by).min()
     }
 
     pub fn len(&self) -> usize {
@@ -219,21 +281,36 @@ impl Queues {
         self.queues[key].line(waiting.priority).insert(waiting);
     }
 
-    /// Takes out the request `id` due at `deadline` from the queue of `key`, if it is there.
-    pub fn remove(&mut self, key: usize, deadline: Moment, id: u64) -> Option<Waiting> {
+    /// Takes out the request `id` wanted `until` then from the queue of `key`, if it is there.
+    pub fn remove(&mut self, key: usize, until: Until, id: u64) -> Option<Waiting> {
         let queue = self.queues.get_mut(key)?;
-        queue.lines_mut().into_iter().find_map(|line| line.remove(deadline, id))
+        let Queue { protected, main, low, late } = queue;
+        let mut timely = [protected, main, low].into_iter();
+        let removed = timely.find_map(|line| line.remove(until.in_time(), id));
+        removed.or_else(|| late.remove(until.deadline, id))
     }
 
-    /// Takes out, from the head of every line, those for whom `leaves` holds.
-    pub fn shed(&mut self, leaves: impl Fn(&Waiting) -> bool, mut left: impl FnMut(Waiting)) {
+    /// Takes out, from the head of every line, those for whom `leaves` holds, with their keys.
+    pub fn shed(
+        &mut self,
+        leaves: impl Fn(&Waiting) -> bool,
+        mut left: impl FnMut(usize, Waiting),
+    ) {
         for key in &self.used {
             for line in self.queues[*key].lines_mut() {
                 while line.head().is_some_and(&leaves) {
-                    line.remove_at(0).into_iter().for_each(&mut left);
+                    line.remove_at(0).into_iter().for_each(|waiting| left(*key, waiting));
                 }
             }
         }
+    }
+
+    /// Takes out the one of those that can only be late that is furthest from being given up.
+    pub fn remove_last_late(&mut self) -> Option<Waiting> {
+        let last = |key: &&usize| self.queues[**key].late.iter().next_back().map(Waiting::by);
+        let key = *self.used.iter().filter(|key| last(key).is_some()).max_by_key(last)?;
+        let late = &mut self.queues[key].late;
+        late.remove_at(late.len() - 1)
     }
 
     pub fn tidy(&mut self) {
@@ -242,7 +319,7 @@ impl Queues {
 }
 
 fn key(entry: &Waiting) -> (Moment, u64) {
-    (entry.deadline, entry.id)
+    (entry.by(), entry.id)
 }
 
 #[cfg(test)]
@@ -253,7 +330,7 @@ mod tests {
         Waiting {
             id,
             arrived: Moment::default(),
-            deadline: Moment::from_micros(due_us),
+            until: Until::both(Moment::from_micros(due_us)),
             rows: 2,
             tenant: 0,
             priority: Priority::Normal,
@@ -296,12 +373,12 @@ mod tests {
         queues.insert(3, waiting(2, 20));
         queues.insert(3, waiting(3, 30));
         assert_eq!((queues.len(), queues.iter().count()), (3, 2));
-        assert!(queues.remove(900, Moment::from_micros(10), 1).is_some());
+        assert!(queues.remove(900, Until::both(Moment::from_micros(10)), 1).is_some());
         queues.tidy();
         assert_eq!(queues.iter().map(|(key, _)| key).collect::<Vec<_>>(), [3]);
         queues.insert(900, waiting(4, 10));
         let mut shed = Vec::new();
-        queues.shed(|head| head.deadline <= Moment::from_micros(20), |left| shed.push(left.id));
+        queues.shed(|head| head.by() <= Moment::from_micros(20), |_, left| shed.push(left.id));
         assert_eq!(shed, [2, 4]);
         assert_eq!(queues.len(), 1);
     }

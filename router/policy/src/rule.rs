@@ -43,7 +43,7 @@ impl View<'_> {
     pub fn slack(&self, index: usize) -> Duration {
         self.line
             .get(index)
-            .map_or(Duration::ZERO, |waiting| (waiting.deadline - self.margin).since(self.start))
+            .map_or(Duration::ZERO, |waiting| (waiting.by() - self.margin).since(self.start))
     }
 
     /// How many requests from `from` on fit in `rows`, and how many rows they have.

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use policy::{
-    dispatch::{Arrival, Class, Dispatch, Effect, Ended, Settings},
+    dispatch::{Arrival, Class, Dispatch, Effect, Ended, Settings, Until},
     moment::Moment,
     rule::Slo,
 };
@@ -56,9 +56,9 @@ fn attainment(slowed: Duration) -> f64 {
             id += 1;
             came.insert(id, now);
             offered += u32::from(now.micros() >= JUDGED_FROM);
-            let deadline = now + OBJECTIVE;
+            let until = Until::both(now + OBJECTIVE);
             let class = Class::Interactive;
-            let arrival = Arrival { id, key: 0, deadline, rows: 1, tenant: 0, class };
+            let arrival = Arrival { id, key: 0, until, rows: 1, tenant: 0, class };
             let _ = machine.arrive(arrival, now, &mut effects);
             next_arrival = now + GAP;
         } else {

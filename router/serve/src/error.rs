@@ -5,7 +5,7 @@
 //! four questions asked of it (status, reason, numbers, when to come back) stand side by side below,
 //! and a new variant does not compile until all four are answered.
 
-mod body;
+pub(crate) mod body;
 
 use std::{convert::Infallible, time::Duration};
 
@@ -84,6 +84,12 @@ pub enum InferError {
         slo_ms: f64,
         retry_after: Duration,
     },
+    /// The answer would have been in time, but not within the caller's own limit.
+    #[error(
+        "{model}: the answer would take {predicted_ms:.1} ms, and the request allows {timeout_ms:.1} ms; \
+         the objective is {slo_ms:.1} ms"
+    )]
+    DeadlineTooShort { model: String, predicted_ms: f64, timeout_ms: f64, slo_ms: f64 },
     #[error("the deadline of {model} passed after {:.1} ms", .waited.as_secs_f64() * 1e3)]
     TooLate { model: String, waited: Duration },
     #[error("no replica of {model} is ready")]
@@ -137,7 +143,7 @@ impl InferError {
             | Self::Unavailable { .. }
             | Self::OutOfRoom { .. }
             | Self::TooManyConnections { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::TooLate { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::TooLate { .. } | Self::DeadlineTooShort { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Unwritable(cause) if asks_for_binary(cause) => StatusCode::BAD_REQUEST,
             Self::Replica { .. } | Self::Unwritable(_) | Self::Internal { .. } => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -170,6 +176,7 @@ impl InferError {
                 "overloaded"
             }
             Self::TooLate { .. } => "too_late",
+            Self::DeadlineTooShort { .. } => "deadline_too_short",
             Self::NoReplica { .. } => "no_replica",
             Self::Unavailable { .. } => "unavailable",
             Self::Unwritable(cause) if asks_for_binary(cause) => "invalid",
@@ -211,6 +218,7 @@ impl InferError {
             | Self::Unauthorized
             | Self::Forbidden { .. }
             | Self::TooLate { .. }
+            | Self::DeadlineTooShort { .. }
             | Self::Unavailable { .. }
             | Self::Unfit { .. }
             | Self::Replica { .. }

@@ -23,7 +23,7 @@ use policy::fleet::{SliceName, Traffic};
 
 pub use self::view::{Replicas, View};
 use crate::{
-    cache::{self, Cache},
+    cache::{self, Cache, Patience},
     clock::Clock,
     count::{
         carried::Carried,
@@ -304,8 +304,10 @@ impl Model {
 
     async fn recall(&self, request: Request) -> Result<Answer, InferError> {
         let caller = self.dispatcher.caller(request.arrived);
-        let objective = self.config.load().slo;
-        let result = self.cache.answer(request, objective, &self.dispatcher).await;
+        let config = self.config.load();
+        let patience = Patience { objective: config.slo, timeout: config.timeout() };
+        drop(config);
+        let result = self.cache.answer(request, patience, &self.dispatcher).await;
         caller.told(&result);
         result
     }

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
 use serde::Serialize;
 
-use crate::error::InferError;
+use crate::error::{InferError, body::Told};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -87,11 +87,12 @@ pub fn of(status: StatusCode, kind: HeaderValue, reply: Reply) -> Response<Reply
 
 /// What the caller is told of `error`.
 pub fn fail(error: &InferError) -> Response<Reply> {
-    let body = serde_json::to_vec(error).unwrap_or_default();
+    let retry_after = error.retry_after().map(|wait| spread_out(wait, spread()));
+    let body = serde_json::to_vec(&Told { error, retry_after }).unwrap_or_default();
     let mut response = of(error.status(), JSON, Bytes::from(body).into());
     let headers = response.headers_mut();
-    if let Some(wait) = error.retry_after() {
-        headers.insert(header::RETRY_AFTER, retry_after_seconds(wait, spread()).into());
+    if let Some(wait) = retry_after {
+        headers.insert(header::RETRY_AFTER, whole_seconds(wait).into());
     }
     if let InferError::WrongMethod { allowed, .. } = error {
         set(headers, header::ALLOW, &allowed.join(", "));
@@ -112,8 +113,9 @@ pub fn fail(error: &InferError) -> Response<Reply> {
 
 /// The same as bytes on the wire, for a client we have no HTTP connection with.
 pub(crate) fn unframed(error: &InferError) -> Bytes {
-    let body = serde_json::to_string(error).unwrap_or_default();
-    let wait = error.retry_after().map_or(1, |wait| retry_after_seconds(wait, spread()));
+    let retry_after = error.retry_after().map(|wait| spread_out(wait, spread()));
+    let body = serde_json::to_string(&Told { error, retry_after }).unwrap_or_default();
+    let wait = retry_after.map_or(1, whole_seconds);
     let (status, length) = (error.status(), body.len());
     Bytes::from(format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
@@ -132,11 +134,12 @@ fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(up).max(1)
 }
 
-/// At least `wait`, in whole seconds, and up to a quarter or one second more, so that those refused
-/// together do not return together.
-fn retry_after_seconds(wait: Duration, spread: u64) -> u64 {
-    let seconds = whole_seconds(wait);
-    seconds + spread % (seconds / 4 + 2)
+/// At least `wait`, and more than it by up to a quarter and by up to a second, so that those refused
+/// together do not return together. Never nothing.
+fn spread_out(wait: Duration, spread: u64) -> Duration {
+    let more = (wait / 4 + Duration::from_secs(1)).as_millis();
+    let most = u64::try_from(more).unwrap_or(u64::MAX).max(1);
+    wait.max(Duration::from_millis(1)).saturating_add(Duration::from_millis(spread % most))
 }
 
 /// A number that differs from call to call.
@@ -163,15 +166,31 @@ mod tests {
 
     #[test]
     fn retry_after_is_whole_rounded_up_at_least_one_and_spread() {
-        let after = |ms, spread| retry_after_seconds(Duration::from_millis(ms), spread);
+        let after = |ms, spread| whole_seconds(spread_out(Duration::from_millis(ms), spread));
         assert_eq!(after(0, 0), 1);
         assert_eq!(after(1_000, 0), 1);
         assert_eq!(after(1_001, 0), 2);
-        for spread in 0..100 {
+        for spread in 0..20_000 {
             assert!((20..=26).contains(&after(20_000, spread)), "spread {spread}");
         }
-        let waits: Vec<u64> =
-            (0..64).map(|_| retry_after_seconds(Duration::ZERO, spread())).collect();
+        let waits: Vec<u64> = (0..64)
+            .map(|_| whole_seconds(spread_out(Duration::from_millis(600), spread())))
+            .collect();
         assert!(waits.contains(&1) && waits.contains(&2), "no spread in {waits:?}");
+    }
+
+    #[tokio::test]
+    async fn retry_after_says_the_same_in_the_header_and_the_body() {
+        for wait_ms in [0, 40, 999, 1_000, 3_500] {
+            let retry_after = Duration::from_millis(wait_ms);
+            let error = InferError::NoReplica { model: "digits".to_owned(), retry_after };
+            let (head, body) = fail(&error).into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let told: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let told_ms = told["retry_after_ms"].as_f64().unwrap();
+            let header: f64 = head.headers["retry-after"].to_str().unwrap().parse().unwrap();
+            assert!(told_ms >= 1.0 && told_ms >= wait_ms as f64, "{wait_ms}: {told_ms}");
+            assert_eq!((told_ms / 1e3).ceil(), header, "{wait_ms}: {told_ms}");
+        }
     }
 }

@@ -23,7 +23,7 @@ pub struct Shared {
     pub tracer: ArcSwapOption<Tracer>,
     /// Empty if the listeners are plain.
     pub tls: ArcSwapOption<Tls>,
-    buffers: Arc<BufferBudget>,
+    pub(crate) buffers: Arc<BufferBudget>,
 }
 
 impl Shared {

@@ -5,9 +5,9 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serve::{count::ModelMetrics, trace::SpanTotals};
 
 use super::{
-    BATCHES, BUILD, CACHE, CACHE_BYTES, IN_FLIGHT, LIMIT, LOG_DROPPED, OBJECTIVE, OLDEST, REFUSALS,
-    RELOAD_AT, RELOAD_OK, REPLICAS, REQUESTS, SPANS, Spec, TARGET, TENANT_RATE, TENANT_REQUESTS,
-    TENANT_ROWS, WAITING, WITHIN, fleet, lead, loans,
+    BATCHES, BUILD, CACHE, CACHE_BYTES, IN_FLIGHT, LATE, LIMIT, LOG_DROPPED, OBJECTIVE, OLDEST,
+    REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUESTS, SPANS, Spec, TARGET, TENANT_RATE,
+    TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet, lead, loans,
     page::{count, merge, number},
     placement,
 };
@@ -41,6 +41,7 @@ fn model(model: &ModelState) {
     labelled(&REQUESTS, name, totals.outcomes());
     labelled(&REFUSALS, name, totals.refusals.each());
     count(&WITHIN, [name], totals.within_objective);
+    count(&LATE, [name], totals.late());
     each(&OBJECTIVE, model.slo_ms / 1e3);
     each(&TARGET, model.slo_target);
     each(&WAITING, dispatch.waiting as f64);

@@ -30,7 +30,7 @@ const REFUSALS: Spec = Spec::new(
     Unit::Count,
     Kind::Counter,
     &["model", "reason"],
-    "Requests refused, by reason: overloaded, quota, too_late, no_replica or invalid.",
+    "Requests refused, by reason: overloaded, quota, too_late, deadline_too_short, no_replica or invalid.",
 );
 const WITHIN: Spec = Spec::new(
     "sluice_requests_within_objective_total",
@@ -38,6 +38,13 @@ const WITHIN: Spec = Spec::new(
     Kind::Counter,
     MODEL,
     "Requests served within the model's objective.",
+);
+const LATE: Spec = Spec::new(
+    "sluice_requests_late_total",
+    Unit::Count,
+    Kind::Counter,
+    MODEL,
+    "Requests served after the model's objective.",
 );
 const OBJECTIVE: Spec = Spec::new(
     "sluice_objective_seconds",
@@ -178,6 +185,7 @@ pub const ALL: &[Spec] = &[
     REQUESTS,
     REFUSALS,
     WITHIN,
+    LATE,
     OBJECTIVE,
     TARGET,
     REQUEST_SECONDS,

@@ -188,6 +188,10 @@ impl Backend for Models {
         self.models.clone()
     }
 
+    fn drop_late(&self, _bytes: u64) -> u64 {
+        0
+    }
+
     fn checks(&self) -> Vec<Check> {
         let problem = |model: &Echo| match model.availability() {
             Availability::Unavailable { reason } => Some(reason),

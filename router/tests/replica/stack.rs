@@ -31,6 +31,7 @@ pub(crate) fn settings(cache_mib: u64) -> Settings {
         engine: Engine::Onnx { path: PathBuf::from("echo.onnx") },
         profile: None,
         slo: Duration::from_secs(60),
+        timeout: None,
         slo_target: 0.99,
         max_batch: 1,
         memory_mib: 1,

@@ -46,6 +46,8 @@ pub(super) struct Model {
     /// The GPU it was measured on; absent, the measurements hold for each as they stand.
     pub(super) measured_on: Option<Spanned<String>>,
     pub(super) slo_ms: Spanned<f64>,
+    /// How long after its arrival an answer is still wanted; absent, the objective.
+    pub(super) timeout_ms: Option<Spanned<f64>>,
     pub(super) slo_target: Option<Spanned<f64>>,
     pub(super) max_batch: Option<Spanned<u32>>,
     pub(super) batching: Option<Spanned<String>>,

@@ -173,6 +173,7 @@ impl Reader {
     fn subjects(&mut self, draft: &draft::Model) -> Option<Vec<Subject>> {
         let slo_ms = self.problems.within("slo_ms", &draft.slo_ms, 0.001..=3.6e6);
         let slo = Duration::from_secs_f64(slo_ms.clamp(0.001, 3.6e6) / 1e3);
+        let timeout = self.timeout(draft, slo);
         let target = draft.slo_target.as_ref();
         let target =
             target.map_or(0.99, |value| self.problems.within("slo_target", value, 0.0..=1.0));
@@ -214,6 +215,7 @@ impl Reader {
         let subject = Subject {
             name: draft.name.get_ref().clone(),
             slo,
+            timeout,
             target,
             max_batch,
             batching: rule?,
@@ -232,6 +234,14 @@ impl Reader {
             Some(copies) => Some((1..=copies).map(numbered).collect()),
             None => Some(vec![subject]),
         }
+    }
+
+    /// How long an answer is wanted of a model with the objective `slo`.
+    fn timeout(&mut self, draft: &draft::Model, slo: Duration) -> Duration {
+        let Some(value) = &draft.timeout_ms else { return slo };
+        let least = slo.as_secs_f64() * 1e3;
+        let found = self.problems.within("timeout_ms", value, least..=3.6e6_f64.max(least));
+        Duration::try_from_secs_f64(found / 1e3).unwrap_or(slo).max(slo)
     }
 
     fn names(&mut self, models: &[draft::Model]) -> BTreeMap<String, Range<usize>> {

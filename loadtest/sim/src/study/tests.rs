@@ -41,6 +41,19 @@ fn every_bundled_scenario_is_valid_and_described() {
 }
 
 #[test]
+fn a_timeout_is_at_least_the_objective_and_not_seen_by_rates() {
+    let short = GOOD.replace("slo_ms = 50", "slo_ms = 50\ntimeout_ms = 49");
+    assert_eq!(problems(&short), "s.toml:9:14: timeout_ms is 49; give 50 to 3600000");
+    let rates = GOOD
+        .replace("duration_s = 10", "duration_s = 10\ndetail = \"rates\"")
+        .replace("slo_ms = 50", "slo_ms = 50\ntimeout_ms = 500");
+    assert_eq!(
+        problems(&rates),
+        "s.toml:10:14: timeout_ms is not seen by rates; use detail = \"requests\""
+    );
+}
+
+#[test]
 fn every_problem_is_told_with_its_line() {
     let text = GOOD
         .replace("duration_s = 10", "duration_s = 0\nplacement = \"nowhere\"")

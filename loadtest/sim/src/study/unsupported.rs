@@ -14,6 +14,10 @@ impl Reader {
     }
 
     pub(super) fn rates_see(&mut self, draft: &draft::Draft) {
+        for timeout in draft.models.iter().filter_map(|model| model.timeout_ms.as_ref()) {
+            let message = "timeout_ms is not seen by rates; use detail = \"requests\"";
+            self.problems.add(&timeout.span(), message);
+        }
         for fault in &draft.faults {
             let kind = fault.kind.get_ref().as_str();
             if matches!(kind, "slow-network" | "stale-reports") {

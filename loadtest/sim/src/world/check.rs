@@ -47,7 +47,9 @@ impl RequestWorld<'_> {
             }
         }
         let overdue = |deadline: Moment| deadline + GRACE < self.now;
-        if let Some((request, _)) = self.requests.iter().find(|(_, one)| overdue(one.deadline)) {
+        if let Some((request, _)) =
+            self.requests.iter().find(|(_, one)| overdue(one.until.deadline))
+        {
             return Err(Claim::Overdue { request });
         }
         let mut held_mib: Vec<Vec<u64>> =

@@ -289,7 +289,7 @@ impl RequestWorld<'_> {
         let Some(request) = self.requests.remove(id) else { return };
         self.ended += 1;
         self.models[model].live -= 1;
-        let in_time = self.now <= request.deadline;
+        let in_time = self.now <= request.until.due;
         let tenth = self.tenth(request.arrived);
         tenth.in_time += u64::from(in_time);
         tenth.late += u64::from(!in_time);

@@ -52,3 +52,29 @@ fn the_rules_of_the_file_hold_for_a_live_objective() {
     let unknown = ObjectiveError::UnknownModel { model: "none".to_owned() };
     assert_eq!(config.with_objective(&other).unwrap_err(), unknown);
 }
+
+#[test]
+fn timeout_is_the_objective_unless_longer_and_follows_it() {
+    let (config, _) = read(&slow("")).unwrap();
+    assert_eq!(config.models[0].timeout(), Duration::from_millis(50));
+    let raised = config.with_objective(&asked(Some(80.0), None)).unwrap();
+    assert_eq!(raised.models[0].timeout(), Duration::from_millis(80));
+    let (config, _) = read(&slow("timeout_ms = 60")).unwrap();
+    assert_eq!(config.models[0].timeout(), Duration::from_millis(60));
+    let raised = config.with_objective(&asked(Some(80.0), None)).unwrap();
+    assert_eq!(raised.models[0].timeout(), Duration::from_millis(80));
+    let told = read(&slow("timeout_ms = 49")).unwrap_err().to_string();
+    assert!(told.contains("timeout_ms is 49; give slo_ms, which is 50, to 3600000"), "{told}");
+}
+
+#[test]
+fn timeout_change_is_live() {
+    let (before, _) = read(&slow("timeout_ms = 60")).unwrap();
+    let (after, _) = read(&slow("timeout_ms = 70")).unwrap();
+    let changes = diff(&before, &after);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(
+        (changes[0].path.as_str(), changes[0].effect),
+        ("model.slow.timeout_ms", Effect::Live)
+    );
+}

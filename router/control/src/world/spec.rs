@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use protocol::{Device, Engine, ModelSpec, Server, Shapes, TensorShape};
 
 /// The least time a server gets for a batch before it is taken to hang. One that is merely late
-/// must not be ended for it, so it gets twice the objective where that is longer.
+/// must not be ended for it, so it gets twice the model's timeout where that is longer.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How `model` is loaded on a slice of `profile`.
@@ -15,7 +15,9 @@ pub fn of(model: &config::Model, profile: &str) -> ModelSpec {
         version: model.version.clone(),
         engine: match &model.engine {
             config::Engine::Onnx { path } => Engine::Onnx { path: absolute(path) },
-            config::Engine::Server(given) => Engine::Server(Box::new(server(given, model.slo))),
+            config::Engine::Server(given) => {
+                Engine::Server(Box::new(server(given, model.timeout())))
+            }
             config::Engine::Synthetic { profile: measured, inputs, outputs } => Engine::Synthetic {
                 curve: measured.curve(profile),
                 noise: 0.0,
@@ -47,7 +49,7 @@ fn cores(profile: &str) -> u32 {
     mig::cores_of(profile).map_or(1, u32::from)
 }
 
-fn server(given: &config::Server, slo: Duration) -> Server {
+fn server(given: &config::Server, timeout: Duration) -> Server {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let shapes = |signature: &config::Signature| Shapes {
         inputs: signature.inputs.iter().map(shape).collect(),
@@ -59,7 +61,7 @@ fn server(given: &config::Server, slo: Duration) -> Server {
         directory: Some(given.directory.display().to_string()),
         served_name: given.served_name.clone(),
         ready_timeout_ms: millis(given.ready_timeout),
-        answer_timeout_ms: millis(SERVER_PATIENCE.max(slo * 2)),
+        answer_timeout_ms: millis(SERVER_PATIENCE.max(timeout * 2)),
         signature: given.signature.as_ref().map(shapes),
     }
 }

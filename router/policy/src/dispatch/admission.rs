@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, replica::Replica, revoke};
+use super::{Dispatch, Effect, QUEUE_BOUND, Refusal, forming::is_too_short, replica::Replica};
 use crate::{
     latency::Latency,
     moment::Moment,
-    queue::{Priority, Waiting},
+    queue::{Priority, Queue, Waiting},
     rate::Kind,
     scarcity,
 };
@@ -27,8 +27,16 @@ const SILENCE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 struct Prediction {
     start: Moment,
+    /// With the time kept back.
     finish: Moment,
-    in_time: bool,
+    /// The earliest moment it would be in time for; none if for no moment.
+    keeps: Option<Moment>,
+}
+
+impl Prediction {
+    fn is_in_time(&self, waiting: &Waiting) -> bool {
+        self.keeps.is_some_and(|keeps| keeps <= waiting.by())
+    }
 }
 
 /// Batches to be served first, and rows that share the one after them.
@@ -57,23 +65,23 @@ impl Work {
 }
 
 impl Dispatch {
-    /// Lets `waiting` in, perhaps in place of others, or says why not.
+    /// Lets `waiting` in, perhaps in place of others, as what it is or as late; or says why not.
     pub(super) fn admit(
         &mut self,
         key: usize,
         waiting: &Waiting,
         now: Moment,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Priority, Refusal> {
         if self.replicas.iter().all(|replica| replica.draining) {
             return Err(Refusal::NoReplica);
         }
         let count = self.queues.len();
-        if count >= QUEUE_BOUND {
+        if count >= QUEUE_BOUND && self.drop_late(effects).is_none() {
             return Err(Refusal::Full { waiting: count });
         }
         if !self.rule.predicts() {
-            return Ok(());
+            return Ok(waiting.priority);
         }
         let scarce = self.is_scarce(now);
         let beyond_share =
@@ -84,8 +92,9 @@ impl Dispatch {
         // To those who are protected it is not: others make way.
         let protected = waiting.priority == Priority::Protected;
         let prediction = self.predict(key, waiting, now, scarce && !protected);
-        let in_time = prediction.in_time;
+        let in_time = prediction.is_in_time(waiting);
         let welcome = match waiting.priority {
+            Priority::Late => false,
             Priority::Low => in_time && self.has_room_for_low(now),
             Priority::Normal => in_time && !beyond_share,
             Priority::Protected => in_time,
@@ -94,14 +103,20 @@ impl Dispatch {
             if scarce && protected {
                 self.make_way(key, waiting, now, effects);
             }
-            return Ok(());
+            return Ok(waiting.priority);
         }
         self.doubt_idle(now);
-        Err(Refusal::Overloaded {
-            waiting: count,
-            predicted: prediction.finish.since(now),
-            retry_after: prediction.start.since(now),
-        })
+        let predicted = prediction.finish.since(now);
+        if !in_time && prediction.keeps.is_some_and(|keeps| is_too_short(waiting, keeps)) {
+            return Err(Refusal::TooShort { predicted });
+        }
+        if let Some(late) = waiting.made_late()
+            && self.predict(key, &late, now, false).is_in_time(&late)
+        {
+            return Ok(Priority::Late);
+        }
+        let retry_after = prediction.start.since(now);
+        Err(Refusal::Overloaded { waiting: count, predicted, retry_after })
     }
 
     /// Doubts the slowness of replicas that stand idle while requests are refused.
@@ -121,7 +136,9 @@ impl Dispatch {
     pub(super) fn appraise(&mut self, index: usize, now: Moment) {
         let allowed = self.allowed();
         // Each shape has its turn, and the replicas take turns.
-        let shapes = self.queues.iter().count().max(1) as f64;
+        let late_only = |queue: &Queue| !queue.late.is_empty() && !queue.has_timely();
+        let shapes = self.queues.iter().filter(|(_, queue)| !late_only(queue)).count();
+        let shapes = shapes.max(1) as f64;
         let turns = shapes / self.in_rotation().count().max(1) as f64;
         self.replicas[index].appraise(allowed, turns, self.rule.guard());
         if self.rule.predicts() && self.is_scarce(now) {
@@ -153,27 +170,27 @@ impl Dispatch {
     /// When `waiting` would start and finish if it joined `key` now, and whether that is in time.
     fn predict(&self, key: usize, waiting: &Waiting, now: Moment, scarce: bool) -> Prediction {
         let Some((replica, free_at)) = self.soonest(waiting.rows, now) else {
-            return Prediction { start: Moment::NEVER, finish: Moment::NEVER, in_time: false };
+            return Prediction { start: Moment::NEVER, finish: Moment::NEVER, keeps: None };
         };
         let (latency, plan) = (&replica.latency, replica.plan);
-        let due = waiting.deadline - self.settings.margin;
-        let passed_over = scarce.then(|| free_at + plan.needs + self.settings.margin);
+        let margin = self.settings.margin;
+        let passed_over = scarce.then(|| free_at + plan.needs + margin);
         let work = self.work_before(key, waiting, replica, passed_over);
         let start = match work.each() {
             None => free_at,
             Some(each) => self.start_after(replica, work.batches, each, now),
         };
-        let finish = start + latency.mean(work.beside.saturating_add(waiting.rows));
-        let in_time = if scarce {
+        let finish = start + latency.mean(work.beside.saturating_add(waiting.rows)) + margin;
+        let keeps = if scarce {
             let early = start - latency.mean(self.cap(replica)).mul_f64(latency.noise());
             let needs = plan.needs.max(latency.mean(waiting.rows));
             // A queue of those beyond their share would stand before those below theirs.
             let next = work.batches == 0 || !self.shares.guards();
-            next && early.max(now) + needs <= due
+            next.then(|| early.max(now) + needs + margin)
         } else {
-            finish <= due
+            Some(finish)
         };
-        Prediction { start, finish, in_time }
+        Prediction { start, finish, keeps }
     }
 
     /// What stands before `waiting` if it joins `key`.
@@ -191,16 +208,21 @@ impl Dispatch {
         for (index, queue) in self.queues.iter() {
             let lost = passed_over.map_or(0, |deadline| queue.main.rows_due_by(deadline));
             let (due, all) = match waiting.priority {
+                Priority::Late => {
+                    let others = queue.interactive_rows() + queue.low.rows();
+                    let rows = others + queue.late.rows_due_by(waiting.by());
+                    (rows, rows)
+                }
                 Priority::Low => {
-                    let rows = queue.interactive_rows() + queue.low.rows_due_by(waiting.deadline);
+                    let rows = queue.interactive_rows() + queue.low.rows_due_by(waiting.by());
                     (rows, rows)
                 }
                 Priority::Normal => {
-                    let due = queue.main.rows_due_by(waiting.deadline);
+                    let due = queue.main.rows_due_by(waiting.by());
                     (queue.protected.rows() + due, queue.interactive_rows())
                 }
                 Priority::Protected => {
-                    (queue.protected.rows_due_by(waiting.deadline), queue.interactive_rows())
+                    (queue.protected.rows_due_by(waiting.by()), queue.interactive_rows())
                 }
             };
             let due = due.saturating_sub(lost);
@@ -246,21 +268,24 @@ impl Dispatch {
         let takes = replica.latency.mean(cap);
         let count = self.queues.len();
         let Some(queue) = self.queues.get_mut(key) else { return };
-        let due = waiting.deadline;
+        let due = waiting.by();
+        let mut victims = Vec::new();
+        let retry_after = start.since(now);
+        let done_at = start + takes + takes;
         let ahead = queue.protected.rows_due_by(due) + queue.main.rows_due_by(due);
         let rows = u64::from(waiting.rows);
         let mut excess = (ahead + rows).saturating_sub(u64::from(cap)).min(rows);
         let mut place = queue.main.due_by(due);
         while excess > 0 && place > 0 {
             place -= 1;
-            let Some(victim) = queue.main.remove_at(place) else { return };
+            let Some(victim) = queue.main.remove_at(place) else { break };
             excess = excess.saturating_sub(u64::from(victim.rows));
-            let why = Refusal::Overloaded {
-                waiting: count,
-                predicted: (start + takes + takes).since(victim.arrived),
-                retry_after: start.since(now),
-            };
-            effects.push(Effect::Refuse { id: revoke(&mut self.shares, &victim), why });
+            victims.push(victim);
+        }
+        for victim in victims {
+            let predicted = done_at.since(victim.arrived);
+            let why = Refusal::Overloaded { waiting: count, predicted, retry_after };
+            self.turn_away(key, victim, why, effects);
         }
     }
 

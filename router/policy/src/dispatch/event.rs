@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{aimd::Step, latency::Change, moment::Moment};
+use crate::{aimd::Step, latency::Change, moment::Moment, queue::Until};
 
 const WAY: Duration = Duration::from_micros(300);
 /// Sent earlier, a batch would lack those who come meanwhile; later, the replica would wait for it.
@@ -47,7 +47,7 @@ pub struct Arrival {
     pub id: u64,
     /// Which requests it may share a batch with.
     pub key: u32,
-    pub deadline: Moment,
+    pub until: Until,
     pub rows: u32,
     pub tenant: u32,
     pub class: Class,
@@ -56,12 +56,18 @@ pub struct Arrival {
 /// Why a request was turned away, with the numbers that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// It would not have been in time for the objective.
     Overloaded {
         waiting: usize,
-        /// When it would have finished, from its arrival.
+        /// When it would have finished, from its arrival, with the time kept back.
         predicted: Duration,
         /// When a request like it is expected to be admitted.
         retry_after: Duration,
+    },
+    /// It would have been in time for the objective, but not for its caller's own limit.
+    TooShort {
+        /// As above.
+        predicted: Duration,
     },
     TooLate {
         waited: Duration,

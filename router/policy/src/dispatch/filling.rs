@@ -34,7 +34,7 @@ impl Held {
             rows: taken.iter().map(|waiting| waiting.rows).sum(),
             count: taken.len(),
             company: taken.iter().map(|one| one.company).min().unwrap_or(u32::MAX) as usize,
-            due: taken.iter().map(|waiting| waiting.deadline).min().unwrap_or(Moment::NEVER),
+            due: taken.iter().map(Waiting::by).min().unwrap_or(Moment::NEVER),
         }
     }
 
@@ -82,7 +82,7 @@ impl Dispatch {
         let Some(queue) = self.queues.get_mut(cut.key) else { return };
         while let Some(head) = queue.low.head() {
             held.company = held.company.min(head.company as usize);
-            held.due = held.due.min(head.deadline);
+            held.due = held.due.min(head.by());
             held.rows = held.rows.saturating_add(head.rows);
             let done_at = start + replica.latency.high(held.rows) + self.settings.margin;
             if held.rows > cap || taken.len() >= held.company || done_at > held.due {

@@ -21,11 +21,11 @@ type Nearness = (Moment, usize);
 pub(super) struct Cut {
     pub(super) taker: usize,
     pub(super) key: usize,
-    leads: Priority,
-    skip: usize,
-    take: usize,
-    drop_skipped: bool,
-    bound: Bound,
+    pub(super) leads: Priority,
+    pub(super) skip: usize,
+    pub(super) take: usize,
+    pub(super) drop_skipped: bool,
+    pub(super) bound: Bound,
 }
 
 impl Dispatch {
@@ -49,48 +49,67 @@ impl Dispatch {
         self.wakes_at = self.next_event(now).min(ask_again);
     }
 
-    /// Answers those whose deadline has come, on replicas too.
+    /// Answers those whose deadline has come, on replicas too; who is only due can still be late.
     fn expire(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        self.queues.shed(
-            |head| head.deadline <= now,
-            |late| {
-                revoke(&mut self.shares, &late);
-                effects.push(too_late(&late, now));
-            },
-        );
+        let mut expired = Vec::new();
+        self.queues.shed(|head| head.by() <= now, |key, waiting| expired.push((key, waiting)));
+        for (key, waiting) in expired {
+            let finish = self.soonest_finish(waiting.rows, now).unwrap_or(Moment::NEVER);
+            let why = why_given_up(&waiting, finish + self.settings.margin, now);
+            if waiting.until.deadline > now {
+                self.turn_away(key, waiting, why, effects);
+            } else {
+                revoke(&mut self.shares, &waiting);
+                effects.push(Effect::Refuse { id: waiting.id, why });
+            }
+        }
+        let margin = self.settings.margin;
         for replica in &mut self.replicas {
             for flight in replica.flights_mut() {
                 if flight.soonest_deadline() + GRACE <= now {
-                    flight.expire(now - GRACE, |late| effects.push(too_late(late, now)));
+                    let finish = flight.expected_end().max(now) + margin;
+                    flight.expire(now - GRACE, |late| {
+                        let why = why_given_up(late, finish, now);
+                        effects.push(Effect::Refuse { id: late.id, why });
+                    });
                 }
             }
             effects.extend(replica.call_off());
         }
     }
 
-    /// Refuses those at the head that no replica can finish in time even alone.
+    /// Turns away those at the head that no replica can finish in time even alone.
     fn shed_hopeless(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         if self.queues.is_empty() {
             return;
         }
         // The lines are taken out to be changed while the replicas are asked.
         let mut queues = std::mem::take(&mut self.queues);
-        let mut shares = std::mem::take(&mut self.shares);
-        let least = |head: &Waiting| self.soonest_finish(head.rows, now).unwrap_or(Moment::NEVER);
+        let done = |head: &Waiting| {
+            let finish = self.soonest_finish(head.rows, now).unwrap_or(Moment::NEVER);
+            finish + self.settings.margin
+        };
         let count = queues.len();
+        let mut hopeless = Vec::new();
         queues.shed(
-            |head| least(head) + self.settings.margin > head.deadline,
-            |lost| {
-                let why = Refusal::Overloaded {
-                    waiting: count,
-                    predicted: least(&lost).since(lost.arrived),
-                    retry_after: self.soonest(1, now).map_or(now, |(_, start)| start).since(now),
-                };
-                effects.push(Effect::Refuse { id: revoke(&mut shares, &lost), why });
-            },
+            |head| done(head) > head.by(),
+            |key, lost| hopeless.push((key, lost, done(&lost))),
         );
         self.queues = queues;
-        self.shares = shares;
+        for (key, lost, finish) in hopeless {
+            let why = self.why_lost(&lost, finish, count, now);
+            self.turn_away(key, lost, why, effects);
+        }
+    }
+
+    /// Why `waiting` is turned away if it could be done at `finish` at best, while `count` wait.
+    fn why_lost(&self, waiting: &Waiting, finish: Moment, count: usize, now: Moment) -> Refusal {
+        let predicted = finish.since(waiting.arrived);
+        if is_too_short(waiting, finish) {
+            return Refusal::TooShort { predicted };
+        }
+        let retry_after = self.soonest(1, now).map_or(now, |(_, start)| start).since(now);
+        Refusal::Overloaded { waiting: count, predicted, retry_after }
     }
 
     /// The next batch, or when to ask again if none is to be sent now.
@@ -134,6 +153,9 @@ impl Dispatch {
     fn cut(&self, key: usize, taker: usize, now: Moment) -> Result<Cut, Moment> {
         let mut ask_again = Moment::NEVER;
         for leads in self.queue(key).leaders() {
+            if leads == Priority::Late {
+                return self.late_cut(key, taker, now);
+            }
             match self.rule.decide(&self.view(key, taker, leads, now)) {
                 Decision::Wait { until } => ask_again = ask_again.min(until),
                 Decision::Send { skip, take, drop_skipped, bound } => {
@@ -177,6 +199,9 @@ impl Dispatch {
         }
         let cap = self.cap(&self.replicas[cut.taker]);
         self.fill_up(&mut taken, cut, start);
+        let timely = taken.iter().filter(|waiting| waiting.priority != Priority::Late);
+        let timely: u32 = timely.map(|waiting| waiting.rows).sum();
+        self.fill_with_late(&mut taken, cut, now);
         let rows: u32 = taken.iter().map(|waiting| waiting.rows).sum();
         // Only a request that is larger by itself goes beyond the maximum: it came before that fell.
         assert!(rows <= self.settings.max_batch || taken.len() == 1, "a batch of {rows} rows");
@@ -186,7 +211,7 @@ impl Dispatch {
             key: cut.key,
             now,
             start,
-            full: rows >= cap,
+            full: timely >= cap,
             expects: replica.latency.mean(rows),
             allows: replica.latency.stretched(rows, replica.latency.rare()),
         };
@@ -224,13 +249,13 @@ impl Dispatch {
         for waiting in skipped {
             let takes = self.replicas[cut.taker].latency.low(waiting.rows);
             let done_at = start + takes + self.settings.margin;
-            if !cut.drop_skipped || done_at > waiting.deadline {
+            if !cut.drop_skipped || done_at > waiting.by() {
                 self.queues.insert(cut.key, waiting);
                 continue;
             }
             let predicted = done_at.since(waiting.arrived);
             let why = Refusal::Overloaded { waiting: count, predicted, retry_after };
-            effects.push(Effect::Refuse { id: revoke(&mut self.shares, &waiting), why });
+            self.turn_away(cut.key, waiting, why, effects);
         }
     }
 
@@ -273,7 +298,7 @@ impl Dispatch {
             .iter()
             .filter_map(|(key, queue)| {
                 let leads = queue.leaders().next()?;
-                Some((Reverse(leads), queue.of(leads).head()?.deadline, key))
+                Some((Reverse(leads), queue.of(leads).head()?.by(), key))
             })
             .filter(|urgency| last.is_none_or(|last| *urgency > last))
             .min()
@@ -315,16 +340,27 @@ impl Dispatch {
     /// When to look at the head of a line again: once it would be late even alone, or at its end.
     fn last_call(&self, head: &Waiting, now: Moment) -> Moment {
         if !self.rule.predicts() {
-            return head.deadline;
+            return head.by();
         }
         let takes = self.in_rotation().map(|replica| replica.latency.low(head.rows)).min();
-        let hopeless_at = head.deadline - takes.unwrap_or_default() - self.settings.margin;
+        let hopeless_at = head.by() - takes.unwrap_or_default() - self.settings.margin;
         // A microsecond on, as one that can just be saved is.
         let after = hopeless_at + std::time::Duration::from_micros(1);
-        if after > now { after.min(head.deadline) } else { head.deadline }
+        if after > now { after.min(head.by()) } else { head.by() }
     }
 }
 
-fn too_late(waiting: &Waiting, now: Moment) -> Effect {
-    Effect::Refuse { id: waiting.id, why: Refusal::TooLate { waited: now.since(waiting.arrived) } }
+/// Whether one done at `finish` is in time for the objective, and only its caller's own limit is not
+/// kept.
+pub(super) fn is_too_short(waiting: &Waiting, finish: Moment) -> bool {
+    waiting.until.deadline < waiting.until.due && finish <= waiting.until.due
+}
+
+/// Why one gets no answer whose time is up, and that would be done at `finish`.
+fn why_given_up(waiting: &Waiting, finish: Moment, now: Moment) -> Refusal {
+    if is_too_short(waiting, finish) {
+        Refusal::TooShort { predicted: finish.since(waiting.arrived) }
+    } else {
+        Refusal::TooLate { waited: now.since(waiting.arrived) }
+    }
 }

@@ -214,12 +214,16 @@ impl Replica {
         } else {
             Change::Steady
         };
-        let step = self.aimd.observe(aimd::Finished {
-            full: flight.full,
-            sent_at: flight.sent_at,
-            done_at: now,
-            due_at,
-        });
+        let step = if flight.is_late() {
+            Step::Held
+        } else {
+            self.aimd.observe(aimd::Finished {
+                full: flight.full,
+                sent_at: flight.sent_at,
+                done_at: now,
+                due_at,
+            })
+        };
         Lesson { step, change, took }
     }
 

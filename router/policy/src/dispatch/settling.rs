@@ -1,6 +1,6 @@
 //! What follows from a batch coming back, or not.
 
-use super::{Dispatch, Effect, Ended, Learned, Refusal};
+use super::{Dispatch, Effect, Ended, Learned, Refusal, revoke};
 use crate::{inflight::Flight, moment::Moment, queue::Waiting, rule::Guard};
 
 /// Failures after which a request is answered with the last. A replica that dies under it counts
@@ -86,15 +86,21 @@ impl Dispatch {
     fn requeue(&mut self, flight: &Flight, strikes: u32, now: Moment, effects: &mut Vec<Effect>) {
         for waiting in flight.live() {
             let again = Waiting { strikes: waiting.strikes + strikes, ..*waiting };
-            let hopeful = self
-                .soonest_finish(again.rows, now)
-                .is_some_and(|finish| finish <= again.deadline && again.deadline > now);
-            if hopeful && again.strikes < STRIKES_OUT {
-                self.queues.insert(flight.key, again);
-            } else {
-                effects.push(Effect::Fail { id: waiting.id });
+            let finish = self.soonest_finish(again.rows, now);
+            let hopeful = finish.and_then(|finish| again.done_at(finish));
+            match hopeful.filter(|one| one.by() > now && one.strikes < STRIKES_OUT) {
+                Some(again) => self.wait_again(flight.key, again, waiting),
+                None => effects.push(Effect::Fail { id: waiting.id }),
             }
         }
+    }
+
+    /// Puts `again` back in line, which was sent as `before`.
+    pub(super) fn wait_again(&mut self, key: usize, again: Waiting, before: &Waiting) {
+        if again.priority != before.priority {
+            revoke(&mut self.shares, before);
+        }
+        self.queues.insert(key, again);
     }
 
     /// Has the requests of a batch that one of them spoilt tried again in smaller company.
@@ -111,6 +117,6 @@ impl Dispatch {
     /// Turns away all who wait, because nobody is there to serve them.
     pub(super) fn refuse_all(&mut self, effects: &mut Vec<Effect>) {
         let why = Refusal::NoReplica;
-        self.queues.shed(|_| true, |lost| effects.push(Effect::Refuse { id: lost.id, why }));
+        self.queues.shed(|_| true, |_, lost| effects.push(Effect::Refuse { id: lost.id, why }));
     }
 }

@@ -83,22 +83,23 @@ impl Dispatch {
         let hopeful = |one: &Waiting| {
             let others = self.in_rotation().filter(|replica| replica.id != from);
             let finish = others.map(|other| other.free_at(now) + other.latency.low(one.rows)).min();
-            one.strikes + strikes < STRIKES_OUT && finish.is_some_and(|at| at <= one.deadline)
-        };
-        let moving: Vec<Waiting> = flight.live().copied().filter(hopeful).collect();
-        for one in &moving {
-            flight.move_away(one.id);
             let again = Waiting { strikes: one.strikes + strikes, ..*one };
-            self.queues.insert(flight.key, again);
+            let again = finish.and_then(|finish| again.done_at(finish));
+            again.filter(|again| again.strikes < STRIKES_OUT).map(|again| (*one, again))
+        };
+        let moving: Vec<(Waiting, Waiting)> = flight.live().filter_map(hopeful).collect();
+        for (one, again) in &moving {
+            flight.move_away(one.id);
+            self.wait_again(flight.key, *again, one);
         }
-        moving.iter().map(|one| one.id).collect()
+        moving.iter().map(|(one, _)| one.id).collect()
     }
 
     /// Withdraws those of a batch that came back after all from wherever they wait again.
     pub(super) fn recall(&mut self, flight: &Flight, effects: &mut Vec<Effect>) {
         let key = u32::try_from(flight.key).unwrap_or(u32::MAX);
         for one in flight.moved() {
-            self.cancel(one.id, key, one.deadline, effects);
+            self.cancel(one.id, key, one.until, effects);
         }
     }
 }

@@ -3,6 +3,7 @@
 mod ahead;
 mod failures;
 mod guarding;
+mod late;
 mod stalling;
 mod turns;
 
@@ -98,7 +99,7 @@ impl Rig {
         let mut arrival = Arrival {
             id: self.next,
             key: 0,
-            deadline: self.now + OBJECTIVE,
+            until: Until::both(self.now + OBJECTIVE),
             rows: 1,
             tenant: 0,
             class: Class::Interactive,
@@ -131,9 +132,9 @@ impl Rig {
         batch
     }
 
-    fn cancel(&mut self, id: u64, deadline: Moment) {
+    fn cancel(&mut self, id: u64, due: Moment) {
         let mut effects = Vec::new();
-        self.machine.cancel(id, 0, deadline, &mut effects);
+        self.machine.cancel(id, 0, Until::both(due), &mut effects);
         self.note(effects);
     }
 
@@ -148,7 +149,7 @@ impl Rig {
         while self.machine.limits().any(|limit| limit.rows < rows) {
             let far = self.now + ms(60_000);
             while self.machine.waiting() < rows as usize {
-                self.arrive(|arrival| arrival.deadline = far).expect("time enough");
+                self.arrive(|arrival| arrival.until = Until::both(far)).expect("time enough");
             }
             while self.machine.in_flight() > 0 {
                 let took = ms(10 + u64::from(self.sent.last().map_or(1, |batch| batch.rows)));
@@ -166,8 +167,8 @@ fn requests_that_come_together_share_a_batch() {
     rig.add(0, &slow(32));
     let mut effects = Vec::new();
     for id in 1..=3 {
-        let (deadline, class) = (at(50), Class::Interactive);
-        let arrival = Arrival { id, key: 0, deadline, rows: 1, tenant: 0, class };
+        let (until, class) = (Until::both(at(50)), Class::Interactive);
+        let arrival = Arrival { id, key: 0, until, rows: 1, tenant: 0, class };
         rig.machine.enter(arrival, rig.now, &mut effects).unwrap();
         assert!(effects.is_empty(), "request {id} was not waited for: {effects:?}");
     }
@@ -247,8 +248,8 @@ fn request_is_refused_at_its_deadline_on_a_stuck_replica() {
             _ => Rig::new(settings(4), EarlyDrop),
         };
         rig.add(0, &slow(4));
-        let stuck = rig.arrive(|arrival| arrival.deadline = at(10_000)).unwrap();
-        let waits = rig.arrive(|arrival| arrival.deadline = at(10_000)).unwrap();
+        let stuck = rig.arrive(|arrival| arrival.until = Until::both(at(10_000))).unwrap();
+        let waits = rig.arrive(|arrival| arrival.until = Until::both(at(10_000))).unwrap();
         rig.wait_until(at(90_000));
         assert_eq!(rig.sent.len(), 1, "rule {rule}");
         let told: Vec<u64> = rig.refused.iter().map(|(id, _)| *id).collect();
@@ -258,7 +259,10 @@ fn request_is_refused_at_its_deadline_on_a_stuck_replica() {
             let waited = match why {
                 Refusal::TooLate { waited } => *waited,
                 Refusal::Overloaded { .. } if rule == 0 => continue,
-                Refusal::Overloaded { .. } | Refusal::NoReplica | Refusal::Full { .. } => {
+                Refusal::Overloaded { .. }
+                | Refusal::TooShort { .. }
+                | Refusal::NoReplica
+                | Refusal::Full { .. } => {
                     panic!("rule {rule}: {why:?}")
                 }
             };
@@ -353,7 +357,7 @@ fn hopeless_request_is_refused_and_never_sent() {
     rig.grow_to(8);
     let from = rig.now;
     rig.one();
-    let tight = rig.arrive(|arrival| arrival.deadline = from + ms(23)).unwrap();
+    let tight = rig.arrive(|arrival| arrival.until = Until::both(from + ms(23))).unwrap();
     let wide = rig.one();
     // The batch that was to take 11 ms takes 13: one more of 11 would end at 24.
     rig.end_last(ms(13), Ended::Done);
@@ -425,7 +429,7 @@ fn batch_class_waits_for_interactive_of_another_shape() {
         .arrive(|arrival| {
             arrival.class = Class::Batch;
             arrival.key = 1;
-            arrival.deadline = arrival.deadline - ms(5);
+            arrival.until = Until::both(arrival.until.due - ms(5));
         })
         .unwrap();
     let main = rig.one();

@@ -17,6 +17,8 @@ use crate::moment::Moment;
 /// published scenarios, 0.6 left large batches too little, and without a bound one model's backlog
 /// held up the others for a second.
 const ROUND: f64 = 1.2;
+/// How much longer those can wait who can only be late: longer than the batch class.
+const LATE_LEEWAY: f64 = 2.0;
 
 /// The longest a batch may take in a process that models with these objectives share; none for one
 /// that has it to itself.
@@ -70,14 +72,15 @@ impl Dispatch {
     ///
     /// A part, so that all models of a process come equally close to their deadlines: by time alone
     /// one with a long objective would wait until its backlog is more than turns can clear. The batch
-    /// class goes when nobody else wants to.
+    /// class goes when nobody else wants to, and who can only be late after it.
     pub fn leeway(&self, id: u32, now: Moment) -> f64 {
         let Some(index) = self.replica(id) else { return f64::INFINITY };
         let replica = &self.replicas[index];
         let objective = self.settings.objective.as_secs_f64();
         let queues = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
         let each = queues.map(|(_, queue)| match queue.interactive_due() {
-            None => 1.0,
+            None if queue.has_timely() => 1.0,
+            None => LATE_LEEWAY,
             Some(due) => {
                 let waiting = u32::try_from(queue.interactive_rows()).unwrap_or(u32::MAX);
                 let takes = replica.latency.mean(waiting.min(self.cap(replica)).max(1));

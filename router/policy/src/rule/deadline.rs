@@ -22,7 +22,7 @@ impl Rule for Deadline {
         let mut size = prev_power_of_two(view.limit);
         loop {
             let finish = view.start + view.latency.high(size) + view.objective / BUFFER;
-            let skip = view.line.iter().take_while(|waiting| waiting.deadline < finish).count();
+            let skip = view.line.iter().take_while(|waiting| waiting.by() < finish).count();
             let fit = view.fit(skip, size);
             if skip < view.line.len() && (fit.rows >= size || size == 1) {
                 let all = skip + fit.count == view.line.len();

@@ -4,7 +4,7 @@
 //! published rule says when to send, not whom to give up, and without this it would collapse.
 
 use super::{Bound, Decision, Guard, Rule, View, planned, send_from, window_of};
-use crate::moment::Moment;
+use crate::{moment::Moment, queue::Waiting};
 
 /// Sends inside the window between the last moment for one more and the last moment at all.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl Rule for Deferred {
         let fit = view.fit(skip, size);
         let one_more = view.latency.high(fit.rows + 1);
         let all = skip + fit.count == view.line.len();
-        let latest = view.line.get(skip).map_or(view.now, |head| head.deadline) - view.margin;
+        let latest = view.line.get(skip).map_or(view.now, Waiting::by) - view.margin;
         if all && fit.rows < view.limit && view.start + one_more < latest {
             return Decision::Wait { until: latest - one_more };
         }

@@ -142,7 +142,7 @@ fn saved_after(view: &View<'_>, from: usize, mut start: Moment, cap: u32) -> usi
     let mut saved = 0;
     let mut index = from;
     while let Some(waiting) = view.line.get(index) {
-        let slack = (waiting.deadline - view.margin).since(start);
+        let slack = (waiting.by() - view.margin).since(start);
         let size = view.latency.largest_within(slack).min(cap);
         if size == 0 {
             index += 1;

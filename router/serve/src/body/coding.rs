@@ -94,7 +94,7 @@ impl Coding {
         }
         // What nobody could hold is refused before any of it is unpacked.
         let mut paid = announced.unwrap_or_default();
-        share.grow(paid)?;
+        share.grow_blocking(paid)?;
         let mut plain = Vec::with_capacity(match usize::try_from(paid) {
             Ok(bytes) if announced.is_some() => bytes,
             Ok(_) | Err(_) => packed.len().saturating_mul(GROWTH),
@@ -167,7 +167,7 @@ fn read_charged(
 ) -> Result<std::io::Result<()>, InferError> {
     loop {
         if plain.len() as u64 >= *paid {
-            share.grow(STEP_BYTES)?;
+            share.grow_blocking(STEP_BYTES)?;
             *paid += STEP_BYTES;
         }
         let step = STEP_BYTES.min(*paid - plain.len() as u64);
@@ -242,7 +242,7 @@ mod tests {
         let first = Coding::Gzip.unpack(&packed, 1 << 20, &mut room.share(3 << 19));
         assert_eq!(first.unwrap().len(), 1 << 20);
         let mut held = room.share(3 << 19);
-        held.grow(1 << 20).unwrap();
+        held.grow_blocking(1 << 20).unwrap();
         let second = Coding::Gzip.unpack(&packed, 1 << 20, &mut room.share(3 << 19));
         assert_eq!(second.unwrap_err().status(), 503);
     }

@@ -96,7 +96,7 @@ async fn collect(
         if read > limit_bytes {
             return Err(InferError::BodyTooLarge { limit_bytes, announced_bytes: None });
         }
-        share.grow(data.len() as u64)?;
+        share.grow(data.len() as u64).await?;
         if first.is_empty() {
             first = data;
             continue;

@@ -138,12 +138,11 @@ impl Cache {
     pub async fn answer<S: Source>(
         self: &Arc<Self>,
         request: Request,
-        objective: Duration,
+        patience: Patience,
         source: &S,
     ) -> Outcome {
         let started = Instant::now();
-        let deadline =
-            request.arrived + request.timeout.map_or(objective, |own| own.min(objective));
+        let deadline = request.arrived + patience.of(request.timeout);
         let key = Arc::new(Key::new(&request.inputs, &self.seed));
         let mut found = self.find(&key, &request, source);
         source.looked_up(found.lookup(), started.elapsed());
@@ -155,11 +154,14 @@ impl Cache {
                 Found::Underway(flight) => flight,
             };
             match timeout_at(deadline, flight).await {
-                Ok(Err(InferError::Overloaded { .. } | InferError::TooLate { .. })) => {}
+                Ok(Err(
+                    InferError::Overloaded { .. }
+                    | InferError::TooLate { .. }
+                    | InferError::DeadlineTooShort { .. },
+                )) => {}
                 Ok(result) => return result,
                 Err(_) => {
-                    let (model, waited) = (self.model.clone(), request.arrived.elapsed());
-                    return Err(InferError::TooLate { model, waited });
+                    return Err(patience.ended(&self.model, &request));
                 }
             }
             found = self.find(&key, &request, source);
@@ -193,6 +195,33 @@ impl Cache {
             // All who waited for it have just left.
             self.known.lock().land(flight.key());
         }
+    }
+}
+
+/// How long callers of a model wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    pub objective: Duration,
+    /// How long an answer is wanted; at least the objective.
+    pub timeout: Duration,
+}
+
+impl Patience {
+    fn of(self, own: Option<Duration>) -> Duration {
+        own.map_or(self.timeout, |own| own.min(self.timeout))
+    }
+
+    /// What one is told who waited for another's answer until its own deadline. Where that is shorter
+    /// than the objective, the answer may still be in time for it, and is not ours to hurry.
+    fn ended(self, model: &str, request: &Request) -> InferError {
+        let (model, waited) = (model.to_owned(), request.arrived.elapsed());
+        let own = self.of(request.timeout);
+        if own >= self.objective || waited > self.objective {
+            return InferError::TooLate { model, waited };
+        }
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
+        let (timeout_ms, slo_ms) = (millis(own), millis(self.objective));
+        InferError::DeadlineTooShort { model, predicted_ms: millis(waited), timeout_ms, slo_ms }
     }
 }
 

@@ -37,6 +37,8 @@ pub enum Reason {
     Quota,
     /// Its deadline passed first.
     TooLate,
+    /// Its caller's own limit was shorter than the objective, which would have been kept.
+    TooShort,
     NoReplica,
     Invalid,
 }
@@ -51,6 +53,7 @@ impl From<&InferError> for Outcome {
             | InferError::TooManyConnections { .. } => Self::Refused(Reason::Overloaded),
             InferError::Quota { .. } | InferError::Crowded { .. } => Self::Refused(Reason::Quota),
             InferError::TooLate { .. } => Self::Refused(Reason::TooLate),
+            InferError::DeadlineTooShort { .. } => Self::Refused(Reason::TooShort),
             InferError::NoReplica { .. } | InferError::Unavailable { .. } => {
                 Self::Refused(Reason::NoReplica)
             }
@@ -99,6 +102,7 @@ struct Counts {
     overloaded: AtomicU64,
     quota: AtomicU64,
     too_late: AtomicU64,
+    too_short: AtomicU64,
     no_replica: AtomicU64,
     invalid: AtomicU64,
     full: AtomicU64,
@@ -136,6 +140,7 @@ impl ModelMetrics {
             Outcome::Refused(Reason::Overloaded) => add(&self.counts.overloaded),
             Outcome::Refused(Reason::Quota) => add(&self.counts.quota),
             Outcome::Refused(Reason::TooLate) => add(&self.counts.too_late),
+            Outcome::Refused(Reason::TooShort) => add(&self.counts.too_short),
             Outcome::Refused(Reason::NoReplica) => add(&self.counts.no_replica),
             Outcome::Refused(Reason::Invalid) => add(&self.counts.invalid),
             Outcome::Abandoned => add(&self.counts.abandoned),
@@ -206,6 +211,7 @@ impl ModelMetrics {
                 overloaded: read(&self.counts.overloaded),
                 quota: read(&self.counts.quota),
                 too_late: read(&self.counts.too_late),
+                deadline_too_short: read(&self.counts.too_short),
                 no_replica: read(&self.counts.no_replica),
                 invalid: read(&self.counts.invalid),
             },
@@ -245,11 +251,23 @@ impl Totals {
         self.refusals.each().iter().map(|(_, count)| count).sum()
     }
 
-    /// Requests that count for the objective: neither invalid, nor over quota,
-    /// nor abandoned.
+    /// Requests that count for the objective: neither invalid, nor over quota, nor given less time
+    /// than the objective by their callers, nor abandoned.
     pub fn eligible(&self) -> u64 {
-        let Refusals { overloaded, quota: _, too_late, no_replica, invalid: _ } = self.refusals;
+        let Refusals {
+            overloaded,
+            quota: _,
+            too_late,
+            deadline_too_short: _,
+            no_replica,
+            invalid: _,
+        } = self.refusals;
         self.served + self.failed + overloaded + too_late + no_replica
+    }
+
+    /// Requests served after the objective.
+    pub fn late(&self) -> u64 {
+        self.served.saturating_sub(self.within_objective)
     }
 
     pub fn outcomes(&self) -> [(&'static str, u64); 4] {
@@ -267,17 +285,21 @@ pub struct Refusals {
     pub overloaded: u64,
     pub quota: u64,
     pub too_late: u64,
+    /// By their callers' own limits, shorter than the objective.
+    #[serde(default)]
+    pub deadline_too_short: u64,
     pub no_replica: u64,
     pub invalid: u64,
 }
 
 impl Refusals {
-    pub fn each(&self) -> [(&'static str, u64); 5] {
-        let Self { overloaded, quota, too_late, no_replica, invalid } = *self;
+    pub fn each(&self) -> [(&'static str, u64); 6] {
+        let Self { overloaded, quota, too_late, deadline_too_short, no_replica, invalid } = *self;
         [
             ("overloaded", overloaded),
             ("quota", quota),
             ("too_late", too_late),
+            ("deadline_too_short", deadline_too_short),
             ("no_replica", no_replica),
             ("invalid", invalid),
         ]

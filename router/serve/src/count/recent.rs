@@ -163,7 +163,13 @@ mod tests {
 
     #[test]
     fn the_callers_own_mistakes_do_not_count_against_the_objective() {
-        let refusals = Refusals { invalid: 5, quota: 7, too_late: 1, ..Refusals::default() };
+        let refusals = Refusals {
+            invalid: 5,
+            quota: 7,
+            too_late: 1,
+            deadline_too_short: 11,
+            ..Refusals::default()
+        };
         let totals =
             Totals { served: 3, within_objective: 3, abandoned: 9, refusals, ..Totals::default() };
         let view = Recent::new(at(0)).view(at(1), &totals);

@@ -64,7 +64,11 @@ impl Underway {
             None | Some(Outcome::Served { .. }) => &self.metrics.served,
             Some(Outcome::Refused(Reason::Quota)) => &self.metrics.quota,
             Some(Outcome::Refused(
-                Reason::Overloaded | Reason::TooLate | Reason::NoReplica | Reason::Invalid,
+                Reason::Overloaded
+                | Reason::TooLate
+                | Reason::TooShort
+                | Reason::NoReplica
+                | Reason::Invalid,
             )) => &self.metrics.refused,
             Some(Outcome::Abandoned) => &self.metrics.abandoned,
             Some(Outcome::Failed) => &self.metrics.failed,

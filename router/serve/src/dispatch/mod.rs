@@ -26,7 +26,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use policy::{
-    dispatch::{Arrival, Class, Dispatch, Refusal, Settings},
+    dispatch::{Arrival, Class, Dispatch, Refusal, Settings, Until},
     moment::Moment,
 };
 use protocol::Reply;
@@ -95,7 +95,7 @@ impl Dispatcher {
             alarm: Alarm::new()?,
             came: Notify::new(),
             metrics: ModelMetrics::new(&model.name),
-            state: Mutex::new(State::new(machine, model.slo)),
+            state: Mutex::new(State::new(machine, model)),
             tasks: OnceLock::new(),
             loads_in_ms: AtomicU64::new(0),
         });
@@ -123,7 +123,7 @@ impl Dispatcher {
     /// Puts new settings in force; requests already here keep their deadlines.
     pub fn reconfigure(&self, model: &config::Model, weights: &[f64]) {
         let mut state = self.state.lock();
-        state.objective = model.slo;
+        (state.objective, state.timeout) = (model.slo, model.timeout());
         state.machine.reconfigure(settings(model), model.batching.rule());
         state.machine.set_weights(weights);
         let process = |(id, attached): (&u32, &Attached)| (*id, Arc::clone(&attached.process));
@@ -144,9 +144,9 @@ impl Dispatcher {
         let arrived = self.clock.moment(request.arrived);
         let (reply, receiver) = oneshot::channel();
         let mut state = self.state.lock();
-        let allowed = request.timeout.map_or(state.objective, |own| own.min(state.objective));
-        let deadline = arrived + allowed;
-        let came = Came { arrived, entered: now, allowed };
+        let wanted = request.timeout.map_or(state.timeout, |own| own.min(state.timeout));
+        let until = Until { due: arrived + state.objective, deadline: arrived + wanted };
+        let came = Came { arrived, entered: now, until };
         let Some(key) = state.key_of(&request.inputs) else {
             let why = "too many different input shapes are waiting".to_owned();
             let error = InferError::Unavailable { model: self.name.clone(), why };
@@ -159,8 +159,7 @@ impl Dispatcher {
             config::Class::Interactive => Class::Interactive,
             config::Class::Batch => Class::Batch,
         };
-        let arrival =
-            Arrival { id, key, deadline, rows: request.rows, tenant: request.tenant, class };
+        let arrival = Arrival { id, key, until, rows: request.rows, tenant: request.tenant, class };
         let admitted = state.enter(arrival, now);
         self.carry_out(&mut state, now);
         if let Err(why) = admitted {
@@ -172,7 +171,7 @@ impl Dispatcher {
         }
         Self::let_go(state);
         self.came.notify_one();
-        Ok(Ticket::new(Arc::clone(self), id, key, deadline, receiver))
+        Ok(Ticket::new(Arc::clone(self), id, key, until, receiver))
     }
 
     pub fn attach(self: &Arc<Self>, replica: Replica) {
@@ -267,11 +266,21 @@ impl Dispatcher {
         self.state.lock().tally.clone()
     }
 
-    fn abandon(&self, id: u64, key: u32, deadline: Moment) {
+    /// Refuses requests that can only be late until they held `bytes`, and says how much they did.
+    pub fn drop_late(&self, bytes: u64) -> u64 {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let dropped = state.drop_late(bytes);
+        self.carry_out(&mut state, now);
+        Self::let_go(state);
+        dropped
+    }
+
+    fn abandon(&self, id: u64, key: u32, until: Until) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let Some(pending) = state.release(id) else { return };
-        state.cancel(id, key, deadline);
+        state.cancel(id, key, until);
         self.carry_out(&mut state, now);
         Self::let_go(state);
         if pending.counted == Counted::Here {
@@ -316,22 +325,29 @@ impl Dispatcher {
 
     fn refusal(&self, why: Refusal, came: Came, now: Moment) -> InferError {
         let model = self.name.clone();
-        let slo_ms = came.allowed.as_secs_f64() * 1e3;
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
+        let slo_ms = millis(came.until.due.since(came.arrived));
+        let timeout_ms = millis(came.until.deadline.since(came.arrived));
+        let since_arrival = |from_entry| millis(came.entered.since(came.arrived) + from_entry);
         let count = |waiting| u32::try_from(waiting).unwrap_or(u32::MAX);
         match why {
             Refusal::Overloaded { waiting, predicted, retry_after } => InferError::Overloaded {
                 model,
                 waiting: count(waiting),
-                predicted_ms: (came.entered.since(came.arrived) + predicted).as_secs_f64() * 1e3,
+                predicted_ms: since_arrival(predicted),
                 slo_ms,
                 retry_after,
             },
+            Refusal::TooShort { predicted } => {
+                let predicted_ms = since_arrival(predicted);
+                InferError::DeadlineTooShort { model, predicted_ms, timeout_ms, slo_ms }
+            }
             Refusal::Full { waiting } => InferError::Overloaded {
                 model,
                 waiting: count(waiting),
                 predicted_ms: slo_ms,
                 slo_ms,
-                retry_after: came.allowed,
+                retry_after: came.until.due.since(came.arrived),
             },
             Refusal::TooLate { .. } => {
                 InferError::TooLate { model, waited: now.since(came.arrived) }

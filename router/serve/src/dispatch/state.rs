@@ -6,7 +6,7 @@ use bytes::Bytes;
 use metrics::Histogram;
 use oip::{Signature, Tensor};
 use policy::{
-    dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, Refusal},
+    dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, Refusal, Until},
     moment::Moment,
 };
 use protocol::{Blame, Outcome, Part, Reply, TensorHead, ToExecutor};
@@ -33,6 +33,8 @@ const PLACE_BITS: u32 = 24;
 pub(super) struct State {
     pub(super) machine: Dispatch,
     pub(super) objective: Duration,
+    /// How long an answer is wanted; at least the objective.
+    pub(super) timeout: Duration,
     pub(super) signature: Option<Arc<Signature>>,
     pub(super) links: HashMap<u32, Attached>,
     pub(super) batches: HashMap<u64, Sent>,
@@ -76,7 +78,7 @@ pub(super) struct Came {
     pub(super) arrived: Moment,
     /// When it had been read whole, and reached the machine.
     pub(super) entered: Moment,
-    pub(super) allowed: Duration,
+    pub(super) until: Until,
 }
 
 /// Where it is counted how a request ended.
@@ -100,10 +102,11 @@ pub(super) struct Sent {
 }
 
 impl State {
-    pub(super) fn new(machine: Dispatch, objective: Duration) -> Self {
+    pub(super) fn new(machine: Dispatch, model: &config::Model) -> Self {
         Self {
             machine,
-            objective,
+            objective: model.slo,
+            timeout: model.timeout(),
             signature: None,
             links: HashMap::new(),
             batches: HashMap::new(),
@@ -157,8 +160,22 @@ impl State {
         self.machine.enter(arrival, now, &mut self.effects)
     }
 
-    pub(super) fn cancel(&mut self, id: u64, key: u32, deadline: Moment) {
-        self.machine.cancel(id, key, deadline, &mut self.effects);
+    pub(super) fn cancel(&mut self, id: u64, key: u32, until: Until) {
+        self.machine.cancel(id, key, until, &mut self.effects);
+    }
+
+    /// Has the machine drop requests that can only be late until they held `bytes`, and says how
+    /// much they did.
+    pub(super) fn drop_late(&mut self, bytes: u64) -> u64 {
+        let mut dropped = 0;
+        while dropped < bytes
+            && let Some(id) = self.machine.drop_late(&mut self.effects)
+        {
+            let inputs = self.place(id).map(|place| &self.pending[place].inputs);
+            let held = inputs.into_iter().flatten().map(|input| input.data.len() as u64);
+            dropped += held.sum::<u64>();
+        }
+        dropped
     }
 
     pub(super) fn tick(&mut self, now: Moment) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use policy::moment::Moment;
+use policy::dispatch::Until;
 use tokio::sync::oneshot;
 
 use super::Dispatcher;
@@ -14,7 +14,7 @@ pub struct Ticket {
     dispatcher: Arc<Dispatcher>,
     id: u64,
     key: u32,
-    deadline: Moment,
+    until: Until,
     receiver: oneshot::Receiver<Result<Answer, InferError>>,
     answered: bool,
 }
@@ -24,10 +24,10 @@ impl Ticket {
         dispatcher: Arc<Dispatcher>,
         id: u64,
         key: u32,
-        deadline: Moment,
+        until: Until,
         receiver: oneshot::Receiver<Result<Answer, InferError>>,
     ) -> Self {
-        Self { dispatcher, id, key, deadline, receiver, answered: false }
+        Self { dispatcher, id, key, until, receiver, answered: false }
     }
 
     /// Waits for the answer, which comes once.
@@ -41,7 +41,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.answered {
-            self.dispatcher.abandon(self.id, self.key, self.deadline);
+            self.dispatcher.abandon(self.id, self.key, self.until);
         }
     }
 }

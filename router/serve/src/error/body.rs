@@ -6,17 +6,29 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::InferError;
 
-/// `error` is for people, `reason` for programs.
-impl Serialize for InferError {
+/// What the caller is told: `error` is for people, `reason` for programs.
+pub(crate) struct Told<'a> {
+    pub(crate) error: &'a InferError,
+    /// The same as in the `retry-after` header, but for its rounding to seconds.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Serialize for Told<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("error", &format_args!("{self}"))?;
-        map.serialize_entry("reason", self.reason())?;
-        self.numbers(&mut map)?;
-        if let Some(wait) = self.retry_after() {
+        map.serialize_entry("error", &format_args!("{}", self.error))?;
+        map.serialize_entry("reason", self.error.reason())?;
+        self.error.numbers(&mut map)?;
+        if let Some(wait) = self.retry_after {
             map.serialize_entry("retry_after_ms", &millis(wait))?;
         }
         map.end()
+    }
+}
+
+impl Serialize for InferError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Told { error: self, retry_after: self.retry_after() }.serialize(serializer)
     }
 }
 
@@ -55,6 +67,12 @@ impl InferError {
                 map.serialize_entry("model", model)?;
                 map.serialize_entry("waiting", waiting)?;
                 map.serialize_entry("predicted_ms", predicted_ms)?;
+                map.serialize_entry("slo_ms", slo_ms)
+            }
+            Self::DeadlineTooShort { model, predicted_ms, timeout_ms, slo_ms } => {
+                map.serialize_entry("model", model)?;
+                map.serialize_entry("predicted_ms", predicted_ms)?;
+                map.serialize_entry("timeout_ms", timeout_ms)?;
                 map.serialize_entry("slo_ms", slo_ms)
             }
             Self::TooLate { model, waited } => {

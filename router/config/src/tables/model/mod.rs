@@ -54,6 +54,8 @@ table! {
         profile: Option<Arc<Profile>> = "profile_csv" maybe, Own(read_profile, |_, given| written(given), "path"), Live;
         /// Objective (SLO): time from a request's arrival to the last byte of its response.
         slo: Duration = "slo_ms" need, FractionalMillis(SLO_MS), Live;
+        /// Time for which an answer is wanted, late or not; a request may ask for less. Absent: `slo_ms`.
+        timeout: Option<At<f64>> = "timeout_ms" maybe, Raw("`slo_ms` to 3600000"), Live;
         /// Share of requests that must be within the objective.
         slo_target: f64 = "slo_target" or(0.99), SLO_TARGET, Live;
         /// Most rows of one batch.
@@ -128,6 +130,8 @@ pub struct Model {
     pub profile: Option<Arc<Profile>>,
     /// Time allowed from arrival to last response byte.
     pub slo: Duration,
+    /// How long an answer is wanted, late or not; absent, as long as `slo`.
+    pub timeout: Option<Duration>,
     /// The part of requests that must be within `slo`, in `(0, 1)`.
     pub slo_target: f64,
     /// The most rows one batch may hold. 1 to 1024.
@@ -304,6 +308,7 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
     };
 
     objective::reachable(&draft.keys, &draft.found, notes);
+    let timeout = objective::timeout(&draft.keys, &mut draft.found, notes);
     let mut absent = None;
     let engine = engine::check(&draft, &mut absent, notes);
     let warmup = onnx::warmup(&draft, engine.as_ref().map_or("onnx", Engine::name), notes);
@@ -335,6 +340,7 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
         engine,
         profile: keys.profile,
         slo: keys.slo,
+        timeout,
         slo_target: keys.slo_target,
         max_batch: keys.max_batch,
         memory_mib: keys.memory_mib,
@@ -347,6 +353,13 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
         warmup,
     });
     ReadModel { model, found, replicas_found, shown, absent }
+}
+
+impl Model {
+    /// How long an answer is wanted; at least as long as the objective, which may have changed.
+    pub fn timeout(&self) -> Duration {
+        self.timeout.map_or(self.slo, |timeout| timeout.max(self.slo))
+    }
 }
 
 impl Class {

@@ -1,11 +1,16 @@
 //! Whether the measurements leave room for the objective and for the limits.
 
+use std::time::Duration;
+
 use super::ModelKeys;
 use crate::{
-    key::Found,
-    problems::Notes,
+    key::{Found, kinds::number},
+    problems::{At, Notes},
     profile::{Profile, latency_ms},
 };
+
+/// An hour, as of objectives.
+const MOST_MS: f64 = 3_600_000.0;
 
 /// The best case of some batch over every measured profile.
 struct Best {
@@ -45,6 +50,26 @@ pub(super) fn reachable(keys: &ModelKeys, found: &Found, notes: &mut Notes<'_>) 
         );
         notes.warn(place, message);
     }
+}
+
+/// How long an answer is wanted, if that is said and no less than the objective.
+pub(super) fn timeout(
+    keys: &ModelKeys,
+    found: &mut Found,
+    notes: &mut Notes<'_>,
+) -> Option<Duration> {
+    let At { value, place } = keys.timeout.as_ref()?;
+    if !found.is_good("slo_ms") {
+        return None;
+    }
+    let least = keys.slo.as_secs_f64() * 1e3;
+    if !(least..=MOST_MS).contains(value) {
+        let message = format!("timeout_ms is {value}; give slo_ms, which is {least}, to {MOST_MS}");
+        notes.problem(*place, message);
+        return None;
+    }
+    found.show("timeout_ms", number(*value));
+    Some(Duration::from_secs_f64(value / 1e3))
 }
 
 /// Why no slice can keep an objective, if none can.

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn failed_batch_is_retried_up_to_four_faults() {
     let mut rig = Rig::slow(4);
-    let id = rig.arrive(|arrival| arrival.deadline = at(60_000)).unwrap();
+    let id = rig.arrive(|arrival| arrival.until = Until::both(at(60_000))).unwrap();
     for fault in 1..=4 {
         assert!(rig.failed.is_empty(), "before fault {fault}");
         rig.end_last(ms(5), Ended::ReplicaFault);
@@ -20,7 +20,7 @@ fn failed_batch_is_retried_up_to_four_faults() {
 fn breaker_opens_after_three_faults_until_its_backoff_ends() {
     let mut rig = Rig::slow(4);
     for _ in 0..3 {
-        rig.arrive(|arrival| arrival.deadline = far()).unwrap();
+        rig.arrive(|arrival| arrival.until = Until::both(far())).unwrap();
         let batch = rig.sent.last().unwrap().clone();
         for id in &batch.requests {
             rig.cancel(*id, far());
@@ -29,7 +29,7 @@ fn breaker_opens_after_three_faults_until_its_backoff_ends() {
     }
     let tripped_at = rig.now;
     rig.sent.clear();
-    rig.arrive(|arrival| arrival.deadline = far()).unwrap();
+    rig.arrive(|arrival| arrival.until = Until::both(far())).unwrap();
     rig.wait_until(tripped_at + ms(499));
     assert!(rig.sent.is_empty());
     rig.wait_until(tripped_at + ms(500));
@@ -46,7 +46,7 @@ fn request_that_kills_replicas_gets_two_tries() {
     for replica in 1..4 {
         rig.add(replica, &slow(4));
     }
-    let id = rig.arrive(|arrival| arrival.deadline = far()).unwrap();
+    let id = rig.arrive(|arrival| arrival.until = Until::both(far())).unwrap();
     for _ in 0..2 {
         let replica = rig.sent.last().unwrap().replica;
         rig.lose(replica);
@@ -77,9 +77,9 @@ fn a_spoilt_batch_is_halved_until_only_the_culprit_fails() {
     let mut rig = Rig::slow(16);
     rig.grow_to(16);
     let late = rig.now + ms(10_000);
-    rig.arrive(|arrival| arrival.deadline = late).unwrap();
+    rig.arrive(|arrival| arrival.until = Until::both(late)).unwrap();
     let ids: Vec<u64> =
-        (0..16).map(|_| rig.arrive(|arrival| arrival.deadline = late).unwrap()).collect();
+        (0..16).map(|_| rig.arrive(|arrival| arrival.until = Until::both(late)).unwrap()).collect();
     rig.end_last(ms(11), Ended::Done);
     let culprit = ids[11];
     let mut answered = Vec::new();
@@ -104,7 +104,7 @@ fn tight_request_waits_for_the_faster_replica() {
     rig.add(1, &[(1, ms(40)), (4, ms(45))]);
     let first = rig.one();
     assert_eq!((rig.sent[0].replica, rig.sent[0].requests.clone()), (0, vec![first]));
-    let tight = rig.arrive(|arrival| arrival.deadline = at(20)).unwrap();
+    let tight = rig.arrive(|arrival| arrival.until = Until::both(at(20))).unwrap();
     assert_eq!(rig.sent.len(), 1, "the slow one cannot save it");
     rig.end_last(ms(5), Ended::Done);
     assert_eq!((rig.sent[1].replica, rig.sent[1].requests.clone()), (0, vec![tight]));

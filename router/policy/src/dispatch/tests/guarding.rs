@@ -65,7 +65,7 @@ fn protected_request_displaces_the_last_due_before_it() {
     assert_eq!(refused, others[others.len() - 1..]);
     let urgent = rig.arrive(|arrival| {
         arrival.tenant = MODEST;
-        arrival.deadline = arrival.deadline - ms(1);
+        arrival.until = Until::both(arrival.until.due - ms(1));
     });
     assert!(urgent.is_ok(), "{urgent:?}");
     assert_eq!(rig.refused.len(), 1, "nobody due after it makes way");
@@ -79,7 +79,7 @@ fn slow_replica_serves_unprotected_requests() {
     rig.ask(FLOOD, 1);
     let urgent = rig.arrive(|arrival| {
         arrival.tenant = MODEST;
-        arrival.deadline = arrival.deadline - ms(20);
+        arrival.until = Until::both(arrival.until.due - ms(20));
     });
     assert!(urgent.is_ok(), "{urgent:?}");
     assert_eq!(rig.machine.waiting(), 1, "it waits for the fast one");

@@ -65,7 +65,7 @@ fn a_request_that_hangs_every_replica_hangs_no_more_than_two() {
     for replica in 0..4 {
         rig.add(replica, &[(1, ms(5))]);
     }
-    let id = rig.arrive(|arrival| arrival.deadline = at(1_000)).unwrap();
+    let id = rig.arrive(|arrival| arrival.until = Until::both(at(1_000))).unwrap();
     rig.wait_until(at(2_000));
     assert_eq!(rig.sent.len(), 2);
     assert!(matches!(rig.refused[..], [(refused, Refusal::TooLate { .. })] if refused == id));
@@ -76,8 +76,8 @@ fn batch_ahead_on_a_hung_replica_moves_to_another() {
     let ahead = Settings { lead: ms(2), objective: ms(100), ..settings(1) };
     let mut rig = Rig::new(ahead, Slo);
     rig.add(0, &[(1, ms(5))]);
-    let first = rig.arrive(|arrival| arrival.deadline = at(100)).unwrap();
-    let second = rig.arrive(|arrival| arrival.deadline = at(100)).unwrap();
+    let first = rig.arrive(|arrival| arrival.until = Until::both(at(100))).unwrap();
+    let second = rig.arrive(|arrival| arrival.until = Until::both(at(100))).unwrap();
     rig.wait_until(at(4));
     assert_eq!(rig.sent.len(), 2, "the second is sent ahead");
     rig.add(1, &[(1, ms(5))]);

@@ -25,6 +25,10 @@ pub trait Backend: Send + Sync + 'static {
     /// `model` is absent if the request named none that exists.
     fn refused(&self, model: Option<&Self::Model>, error: &InferError);
 
+    /// Refuses requests that can only be late until their inputs held `bytes`, and says how much they
+    /// did.
+    fn drop_late(&self, bytes: u64) -> u64;
+
     /// What was decided last about who is where, for `GET /admin/v1/plan`.
     fn plan(&self) -> serde_json::Value;
 

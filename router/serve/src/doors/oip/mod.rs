@@ -52,7 +52,11 @@ impl<B: Backend> ServerState<B> {
     /// The state of a router that serves `backend`.
     pub fn new(backend: B, settings: RouterSettings, access: Access, drain: Arc<Drain>) -> Self {
         let shared = Arc::new(Shared::new(settings, access, drain));
-        Self { backend: Arc::new(backend), shared }
+        let backend = Arc::new(backend);
+        let late = Arc::downgrade(&backend);
+        let drop_late = move |bytes| late.upgrade().map_or(0, |backend| backend.drop_late(bytes));
+        shared.buffers.relieve_by(drop_late);
+        Self { backend, shared }
     }
 
     /// Why the router is not ready; empty if it is.
