@@ -94,6 +94,10 @@ pub(crate) struct Args {
     /// Rows per request
     #[arg(long)]
     rows: Option<u64>,
+    /// Dimensions of an input without the batch, for models with free dimensions, as x:3,320,320;
+    /// once for each input
+    #[arg(long, value_name = "NAME:DIMS", value_parser = loadtest::payload::shape, conflicts_with = "input")]
+    shape: Vec<(String, Vec<u64>)>,
     /// Send tensors as JSON instead of binary
     #[arg(long)]
     json: bool,
@@ -251,6 +255,7 @@ fn override_stream(stream: &mut StreamSpec, args: &Args) {
     set(&mut stream.key_file, &args.key_file);
     set(&mut stream.rows, &args.rows);
     set(&mut stream.input, &args.input);
+    stream.shape.extend(args.shape.iter().cloned());
     set(&mut stream.path, &args.path);
     if args.json {
         stream.encoding = Encoding::Json;

@@ -31,6 +31,8 @@ pub enum LoadError {
     Trace { path: PathBuf, problem: crate::trace::TraceError },
     #[error("the input for {model} does not fit")]
     Input { model: String, source: oip::DecodeError },
+    #[error("--shape names {name:?}; the inputs of {model} are {}", known.join(", "))]
+    Shape { model: String, name: String, known: Vec<String> },
     #[error("the input for {model} cannot be encoded")]
     Encode { model: String, source: oip::EncodeError },
     #[error(transparent)]
@@ -43,7 +45,11 @@ impl LoadError {
     /// Whether what was asked for makes no sense, as opposed to having failed.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Url { .. } | Self::Tls(_) | Self::WhichModel { .. } | Self::Scenario(_) => true,
+            Self::Url { .. }
+            | Self::Tls(_)
+            | Self::WhichModel { .. }
+            | Self::Shape { .. }
+            | Self::Scenario(_) => true,
             Self::Resolve { .. }
             | Self::Unreachable { .. }
             | Self::Unanswered { .. }

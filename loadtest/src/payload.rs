@@ -1,6 +1,6 @@
 //! Requests, encoded once and sent many times.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use bytes::Bytes;
 use oip::{Datatype, Form, Parameters, Request, Signature, Tensor, TensorSpec};
@@ -71,9 +71,15 @@ impl Envelope {
     }
 }
 
+/// The dimensions of inputs by their names, without the batch.
+pub type Shapes = BTreeMap<String, Vec<u64>>;
+
+/// A request of so many rows with elements made up; inputs that `shapes` does not name have the
+/// model's own shape.
 pub fn generate(
     signature: &Signature,
     rows: u64,
+    shapes: &Shapes,
     random: &mut Random,
 ) -> Result<Request, oip::DecodeError> {
     let batches = signature.batches();
@@ -84,7 +90,10 @@ pub fn generate(
             Err(_) if index == 0 && batches => rows,
             Err(_) => OPEN_DIMENSION,
         };
-        let shape: Vec<u64> = spec.shape.iter().enumerate().map(dimension).collect();
+        let shape: Vec<u64> = match shapes.get(&spec.name) {
+            None => spec.shape.iter().enumerate().map(dimension).collect(),
+            Some(given) => batches.then_some(rows).into_iter().chain(given.clone()).collect(),
+        };
         let data = elements(spec.datatype, shape.iter().product(), random);
         inputs.push(Tensor::new(&spec.name, spec.datatype, shape, data)?);
     }
@@ -99,6 +108,21 @@ pub enum PayloadError {
     NoData { path: String, input: String },
     #[error("an input in {path} does not fit")]
     Input { path: String, source: oip::DecodeError },
+}
+
+/// One input's dimensions as they are typed, such as `x:3,320,320`.
+pub fn shape(text: &str) -> Result<(String, Vec<u64>), String> {
+    let wrong = || format!("{text:?} is no shape; give NAME:DIM,DIM, such as x:3,320,320");
+    let (name, dimensions) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let dimension = |text: &str| text.trim().parse().ok().filter(|size: &u64| *size > 0);
+    let dimensions: Option<Vec<u64>> = match dimensions.trim() {
+        "" => Some(Vec::new()),
+        listed => listed.split(',').map(dimension).collect(),
+    };
+    match (name, dimensions) {
+        ("", _) | (_, None) => Err(wrong()),
+        (name, Some(dimensions)) => Ok((name.to_owned(), dimensions)),
+    }
 }
 
 /// The requests in a file: one or a list, each a protocol request or an object of input names and
@@ -229,7 +253,7 @@ mod tests {
     fn a_generated_request_of_any_datatype_fits_its_model() {
         for datatype in Datatype::ALL {
             let signature = signature(&[("a", datatype, &[-1, 3]), ("b", datatype, &[-1, -1])]);
-            let mut request = generate(&signature, 4, &mut Random::new(1)).unwrap();
+            let mut request = generate(&signature, 4, &Shapes::new(), &mut Random::new(1)).unwrap();
             assert_eq!(signature.check(&mut request, 8).unwrap(), 4, "{datatype:?}");
         }
     }
@@ -239,7 +263,7 @@ mod tests {
         let signature =
             signature(&[("a", Datatype::Fp32, &[-1, 3]), ("t", Datatype::Bytes, &[-1])]);
         for encoding in [Encoding::Binary, Encoding::Json] {
-            let request = generate(&signature, 2, &mut Random::new(1)).unwrap();
+            let request = generate(&signature, 2, &Shapes::new(), &mut Random::new(1)).unwrap();
             let encoded = encode(request.clone(), encoding).unwrap();
             assert_eq!(encoded.header_length.is_some(), encoding == Encoding::Binary);
             let length = encoded.header_length;
@@ -287,5 +311,27 @@ mod tests {
              sluice-timeout-ms: 20\r\ncontent-length: 4\r\n\r\n{}xy"
         );
         assert!(envelope.plain(None).starts_with(b"GET /p/"));
+    }
+
+    #[test]
+    fn a_shape_is_typed_as_name_and_dimensions_without_the_batch() {
+        assert_eq!(shape("x:3,320,320"), Ok(("x".to_owned(), vec![3, 320, 320])));
+        assert_eq!(shape("sr:"), Ok(("sr".to_owned(), vec![])));
+        assert_eq!(shape("a:0:7"), Ok(("a:0".to_owned(), vec![7])));
+        for wrong in ["3,320", ":3", "x:3,,4", "x:0", "x:-1", "x:three"] {
+            assert!(shape(wrong).unwrap_err().contains("such as x:3,320,320"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn named_shapes_take_the_place_of_free_dimensions() {
+        let signature = signature(&[
+            ("x", Datatype::Fp32, &[-1, 3, -1, -1]),
+            ("y", Datatype::Uint8, &[-1, -1]),
+        ]);
+        let shapes = Shapes::from([("x".to_owned(), vec![3, 8, 9])]);
+        let request = generate(&signature, 2, &shapes, &mut Random::new(7)).unwrap();
+        assert_eq!(*request.inputs[0].shape, [2, 3, 8, 9]);
+        assert_eq!(*request.inputs[1].shape, [2, OPEN_DIMENSION]);
     }
 }

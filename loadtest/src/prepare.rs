@@ -187,10 +187,18 @@ impl Builder<'_> {
             }
             None => {
                 let rows = self.spec.rows.unwrap_or(1);
-                let first = payload::generate(&signature, rows, random).map_err(misfit)?;
+                let shapes = &self.spec.shape;
+                for name in shapes.keys() {
+                    if !signature.inputs.iter().any(|input| input.name == *name) {
+                        let known = signature.inputs.iter().map(|input| input.name.clone());
+                        let (model, known) = (model.to_owned(), known.collect());
+                        return Err(LoadError::Shape { model, name: name.clone(), known });
+                    }
+                }
+                let first = payload::generate(&signature, rows, shapes, random).map_err(misfit)?;
                 let bytes: usize = first.inputs.iter().map(|tensor| tensor.data.len()).sum();
                 let count = (VARIANT_BYTES / bytes.max(1)).clamp(1, VARIANTS);
-                let more = (1..count).map(|_| payload::generate(&signature, rows, random));
+                let more = (1..count).map(|_| payload::generate(&signature, rows, shapes, random));
                 let more: Result<Vec<_>, _> = more.collect();
                 std::iter::once(first).chain(more.map_err(misfit)?).collect()
             }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{
     pattern::{Pattern, PatternError},
-    payload::Encoding,
+    payload::{self, Encoding},
 };
 
 /// The scenarios that come with the program: name, text.
@@ -67,6 +67,8 @@ pub struct StreamSpec {
     pub encoding: Encoding,
     /// Rows in each request; 1 if absent.
     pub rows: Option<u64>,
+    /// Dimensions of inputs by name, without the batch; the model's own where it is not free.
+    pub shape: payload::Shapes,
     /// Real inputs; made up to fit the model if absent.
     pub input: Option<PathBuf>,
     /// Asked instead of a model, for servers that do not speak the protocol.
