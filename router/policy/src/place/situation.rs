@@ -7,6 +7,10 @@ use mig::{Kind, Position, Profile};
 use super::{Pin, Placed, Refusal, Slice, Snapshot, Target, homes::at_home, pinned::in_force};
 use crate::plan::{self, Choice, Gpus, Measured, Model, Plan, Problem, Row, Site};
 
+/// The part of what counted replicas serve that is asked of them: one fewer is too few, and they are
+/// enough.
+const MOST_OF: f64 = 0.9;
+
 /// A GPU and the slice on it, from its start to its end.
 pub(super) type Spot = (usize, u8, u8);
 
@@ -14,7 +18,7 @@ pub(super) fn spot(gpu: usize, position: Position) -> Spot {
     (gpu, position.start(), position.end())
 }
 
-/// The snapshot, with something assumed of models of which nothing is known.
+/// The snapshot, in which replicas are counted of models of which nothing was measured.
 pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) models: Vec<Model>,
@@ -32,7 +36,7 @@ impl<'a> Situation<'a> {
             if model.measured.is_empty() {
                 unknown.insert(index);
             }
-            let (model, why) = feasible(assumed(&model, snapshot), snapshot);
+            let (model, why) = feasible(counted(&model, snapshot), snapshot);
             told.extend(why.map(|why| Refusal { model: Some(index), why }));
             models.push(model);
         }
@@ -258,13 +262,16 @@ pub(super) fn kinds(snapshot: &Snapshot) -> Vec<&'static Kind> {
     kinds
 }
 
-/// A model of which nothing is known is taken to need a slice to itself, any with memory for it, and
-/// to be served by that.
-fn assumed(model: &Model, snapshot: &Snapshot) -> Model {
+/// A model of which nothing was measured needs a slice to itself, any with memory for it. How many it
+/// needs no rate can say: they are as many as its fewest, and each is counted as one.
+fn counted(model: &Model, snapshot: &Snapshot) -> Model {
     let mut model = model.clone();
     if model.measured.is_empty() {
+        // One batch in its share of the objective: whatever it is, demand is told in the same.
         let throughput_rps = 1e3 / (snapshot.rules.latency_share * model.slo_ms);
-        model.demand_rps = model.demand_rps.min(throughput_rps);
+        if model.demand_rps > 0.0 {
+            model.demand_rps = MOST_OF * throughput_rps * f64::from(model.replicas_min.max(1));
+        }
         for kind in kinds(snapshot).into_iter().filter(|kind| model.home.suits(kind)) {
             let rows = kind.profiles.iter().map(|profile| Row {
                 profile: profile.name.clone(),

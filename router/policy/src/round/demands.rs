@@ -13,6 +13,10 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(1);
 /// What loading a model is taken to last before one was seen to load.
 const LOAD_TIME: Duration = Duration::from_secs(5);
+/// The part of their time from which on replicas of an unmeasured model are busy, and below which they
+/// have little to do.
+const BUSY: f64 = 0.6;
+const IDLE: f64 = 0.3;
 /// No model is taken to load for longer, whatever a file says.
 const LONGEST_LOAD: Duration = Duration::from_secs(3_600);
 
@@ -48,6 +52,26 @@ struct Followed {
     losing: bool,
     /// The longest that a replica was seen to take from being asked for to being ready.
     load_time: Option<Duration>,
+    /// How many replicas it is to have while nothing of it was measured, and since when.
+    counted: Option<Counted>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    replicas: u32,
+    changed_at: Moment,
+    /// Since when they have had little to do.
+    idle_since: Option<Moment>,
+}
+
+/// The replicas of a model of which nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Load {
+    /// All that are or start.
+    pub(super) there: u32,
+    pub(super) ready: u32,
+    /// The busy part of the time of those that are ready, on average.
+    pub(super) busy: f64,
 }
 
 impl Demands {
@@ -73,8 +97,16 @@ impl Demands {
                 demand.recall(&kept.habit, away, day);
                 load_time = kept.load_time.map(|time| time.min(LONGEST_LOAD));
             }
-            let followed =
-                Followed { demand, rule, taken_at: now, arrived, late, losing: false, load_time };
+            let followed = Followed {
+                demand,
+                rule,
+                taken_at: now,
+                arrived,
+                late,
+                losing: false,
+                load_time,
+                counted: None,
+            };
             self.models.insert(model.name.clone(), followed);
         }
         let Some(known) = self.models.get_mut(&model.name) else { return };
@@ -113,6 +145,40 @@ impl Demands {
             }
             None => Forecast { rate_rps: 0.0, floor_rps: 0.0, why: Why::Idle },
         }
+    }
+
+    /// How many replicas a model is to have of which nothing was measured, so that no rate tells: one
+    /// more when all it has are ready and busy and requests wait or are late, and one less when they
+    /// had little to do for as long as what was needed is kept.
+    pub(super) fn replicas(
+        &mut self,
+        model: &ModelTerms,
+        load: Load,
+        why: Why,
+        now: Moment,
+    ) -> u32 {
+        let (least, most) = (model.replicas_min.max(1), model.replicas_max.max(1));
+        let Some(known) = self.models.get_mut(&model.name) else { return least };
+        let load_time = known.load_time.unwrap_or(LOAD_TIME);
+        let first = Counted { replicas: load.there, changed_at: now, idle_since: None };
+        let counted = known.counted.get_or_insert(first);
+        counted.replicas = counted.replicas.clamp(least.min(most), most);
+        let missed = known.losing || matches!(why, Why::Queue | Why::Late);
+        let all_ready = load.ready >= counted.replicas;
+        counted.idle_since = match counted.idle_since {
+            _ if missed || load.busy > IDLE => None,
+            None => Some(now),
+            since => since,
+        };
+        let idle = counted.idle_since.is_some_and(|at| now.since(at) >= known.rule.patience);
+        if missed && all_ready && load.busy >= BUSY && now.since(counted.changed_at) >= load_time {
+            *counted =
+                Counted { replicas: counted.replicas + 1, changed_at: now, idle_since: None };
+        } else if idle && counted.replicas > least {
+            let replicas = counted.replicas - 1;
+            *counted = Counted { replicas, changed_at: now, idle_since: Some(now) };
+        }
+        counted.replicas.clamp(least.min(most), most)
     }
 
     /// Whether requests of a model are being lost.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{
     Memory, ModelTerms, PinOrder, PlaceMemory, World,
     asked::AskedReplica,
+    demands::Load,
     sites::{Sites, Spot},
 };
 use crate::{
@@ -159,13 +160,19 @@ impl PlaceMemory {
             if let Some(traffic) = world.traffic.get(&model.name) {
                 self.demands.observe(model, traffic, &world.rules, world.now);
             }
-            let provided_rps = ready[index].rps;
+            // What an unmeasured model is provided with is no rate.
+            let is_measured = !snapshot.models[index].measured.is_empty();
+            let provided_rps = if is_measured { ready[index].rps } else { 0.0 };
             let forecast = self.demands.forecast(&model.name, provided_rps, notice, world.now);
             let asleep = model.replicas_min == 0 && forecast.why == Why::Idle;
+            let load = load_of(snapshot, index);
             let planned = &mut snapshot.models[index];
             planned.demand_rps = forecast.rate_rps;
             planned.replicas_min = if asleep { 0 } else { model.replicas_min.max(1) };
-            if forecast.why == Why::New {
+            if !is_measured && !asleep {
+                let replicas = self.demands.replicas(model, load, forecast.why, world.now);
+                planned.replicas_min = planned.replicas_min.max(replicas);
+            } else if forecast.why == Why::New {
                 // What is there stays, and nothing is added. What it can serve changes with its
                 // neighbors and with every measurement, so the demand is set by what is known now: a
                 // demand of what it could serve before would call for one more replica.
@@ -223,6 +230,21 @@ impl PlaceMemory {
         self.plan = Some(Arc::new(plan));
         snapshot
     }
+}
+
+fn load_of(snapshot: &Snapshot, model: usize) -> Load {
+    let slices = snapshot.gpus.iter().flat_map(|gpu| &gpu.slices);
+    let mine = slices.flat_map(|slice| &slice.replicas).filter(|one| one.model == Some(model));
+    let (mut load, mut busy) = (Load::default(), 0.0);
+    for one in mine.filter(|one| one.current) {
+        load.there += u32::from(matches!(one.state, State::Starting | State::Ready));
+        if one.state == State::Ready {
+            load.ready += 1;
+            busy += one.busy;
+        }
+    }
+    load.busy = busy / f64::from(load.ready.max(1));
+    load
 }
 
 /// Whether another plan may be made from `now` than was from `then`.

@@ -214,6 +214,17 @@ fn unmeasured_model_is_placed_by_memory_alone() {
     assert!(placed.position.profile().memory_gib * 1024.0 >= 15_000.0, "{decision:#?}");
 }
 
+#[test]
+fn unmeasured_model_has_as_many_replicas_as_its_fewest() {
+    let mut unknown = model("a", 100.0, 5_000.0);
+    unknown.measured.clear();
+    unknown.replicas_min = 3;
+    unknown.replicas_max = 8;
+    let world = World::empty(2, vec![unknown]);
+    let decision = place(&world.snapshot(false));
+    assert_eq!(decision.target.placed.len(), 3, "{decision:#?}");
+}
+
 /// A fleet whose GPUs cannot be cut, each one slice of `2g.20gb`.
 fn fixed(gpus: usize, models: Vec<Model>) -> World {
     let mut world = World::empty(gpus, models);

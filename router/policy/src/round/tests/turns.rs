@@ -263,3 +263,39 @@ fn model_has_not_failed_by_a_plan_of_an_earlier_fleet() {
     assert!(round.plan_due);
     assert_eq!(round.advice["m"].absent, Absent::Loading);
 }
+
+#[test]
+fn unmeasured_model_grows_while_busy_and_late_and_shrinks_when_idle() {
+    let mut bench = Bench::new(2, &["m"]);
+    bench.change_model(0, |model| {
+        model.measured.clear();
+        model.replicas_max = 3;
+    });
+    bench.settle();
+    assert_eq!(bench.serving("m"), 1, "as few as may be");
+    for _ in 0..10 {
+        bench.ask("m", 1_000, 0);
+        bench.round(1_000);
+    }
+    assert_eq!(bench.serving("m"), 1, "no rate says that it needs more");
+    let work = |bench: &mut Bench, busy_us: u64| {
+        for worker in &mut bench.world.workers {
+            for slice in worker.gpus.iter_mut().flat_map(|gpu| &mut gpu.slices) {
+                slice.processes = 1;
+                slice.busy_us += if slice.replicas.is_empty() { 0 } else { busy_us };
+            }
+        }
+    };
+    for _ in 0..40 {
+        bench.ask("m", 1_000, 100);
+        work(&mut bench, 950_000);
+        bench.round(1_000);
+    }
+    assert_eq!(bench.serving("m"), 3, "at most as many as may be");
+    for _ in 0..40 {
+        bench.ask("m", 10, 0);
+        work(&mut bench, 20_000);
+        bench.round(1_000);
+    }
+    assert_eq!(bench.serving("m"), 1);
+}
