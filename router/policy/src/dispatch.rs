@@ -6,6 +6,7 @@
 //! withdrawn by [`Dispatch::cancel`], or answered by the caller when its batch finishes.
 
 mod admission;
+mod curves;
 mod event;
 mod filling;
 mod forming;
@@ -21,8 +22,8 @@ pub use self::event::{
     Arrival, Batch, BatchLimit, Class, ClosedBy, Effect, Ended, Learned, LimitedBy, Refusal,
     Settings,
 };
-use self::replica::Replica;
 pub use self::turns::longest_turn;
+use self::{curves::Shape, replica::Replica};
 pub use crate::queue::Until;
 use crate::{
     fair::Shares,
@@ -46,6 +47,8 @@ pub struct Dispatch {
     replicas: Vec<Replica>,
     demand: ArrivalRate,
     shares: Shares,
+    /// The elements of a row, by batch key; empty where shapes do not matter.
+    elements: Vec<Option<f64>>,
     next_batch: u64,
     wakes_at: Moment,
 }
@@ -61,6 +64,7 @@ impl Dispatch {
             replicas: Vec::new(),
             demand: ArrivalRate::new(RATE_WINDOW),
             shares: Shares::default(),
+            elements: Vec::new(),
             next_batch: 1,
             wakes_at: Moment::NEVER,
         }
@@ -73,7 +77,9 @@ impl Dispatch {
         self.rule = rule;
         let allowed = self.allowed();
         for replica in &mut self.replicas {
-            replica.latency.rebound(settings.max_batch);
+            for latency in replica.curves.each_mut() {
+                latency.rebound(settings.max_batch);
+            }
             replica.aimd.rebound(settings.max_batch);
             replica.appraise(allowed, 1.0, self.rule.guard());
         }
@@ -86,7 +92,8 @@ impl Dispatch {
 
     /// Brings a warm replica into rotation, at the smallest batch limit.
     ///
-    /// What it `measured` is its work alone. Without the way to it, one that works for microseconds
+    /// Nothing is concluded from a replica of which nothing was `measured`, until it has shown how fast
+    /// it is. What it measured is its work alone. Without the way to it, one that works for microseconds
     /// would seem to gain nothing by larger batches, and never be given any.
     pub fn add_replica(
         &mut self,
@@ -95,14 +102,56 @@ impl Dispatch {
         now: Moment,
     ) -> Vec<Effect> {
         assert!(self.replica(id).is_none(), "replica {id} is in rotation already");
-        let way = self.settings.way;
-        let seen: Vec<_> = measured.iter().map(|(rows, took)| (*rows, *took + way)).collect();
+        let seen = self.on_the_way(measured);
         let mut replica = Replica::new(id, &seen, self.settings.max_batch, now);
         replica.appraise(self.allowed(), 1.0, self.rule.guard());
         self.replicas.push(replica);
         let mut effects = Vec::new();
         self.pump(now, &mut effects);
         effects
+    }
+
+    /// Requests of batch key `key` have so many elements a row: their time is learned for themselves.
+    pub fn describe_key(&mut self, key: u32, elements: u64) {
+        let key = key as usize;
+        if key >= self.elements.len() {
+            self.elements.resize(key + 1, None);
+        }
+        self.elements[key] = Some(elements.max(1) as f64);
+    }
+
+    /// What replica `id` `measured` of requests of `key`, which were [described](Self::describe_key).
+    pub fn teach(&mut self, id: u32, key: u32, measured: &[(u32, Duration)]) {
+        let (seen, allowed, guard) = (self.on_the_way(measured), self.allowed(), self.rule.guard());
+        let (Some(index), Some(shape)) = (self.replica(id), self.shape(key as usize)) else {
+            return;
+        };
+        if !seen.is_empty() {
+            self.replicas[index].curves.teach(shape, &seen);
+            self.replicas[index].appraise(allowed, 1.0, guard);
+        }
+    }
+
+    /// Forgets what every batch key was: they will be others. Only while nobody waits or is served.
+    pub fn forget_keys(&mut self) {
+        self.elements.clear();
+        self.replicas.iter_mut().for_each(|replica| replica.curves.forget_keys());
+    }
+
+    /// The time that a batch of `rows` of `key` is expected to take on replica `id`; none while
+    /// nothing of it was measured.
+    pub fn expected(&self, id: u32, key: u32, rows: u32) -> Option<Duration> {
+        let latency = self.replicas[self.replica(id)?].curves.own(key as usize)?;
+        latency.is_known().then(|| latency.mean(rows))
+    }
+
+    fn shape(&self, key: usize) -> Option<Shape> {
+        let elements = (*self.elements.get(key)?)?;
+        Some(Shape { key, elements })
+    }
+
+    fn on_the_way(&self, measured: &[(u32, Duration)]) -> Vec<(u32, Duration)> {
+        measured.iter().map(|(rows, took)| (*rows, *took + self.settings.way)).collect()
     }
 
     /// Gives `id` no more batches; it leaves rotation when those it has are done.
@@ -149,7 +198,7 @@ impl Dispatch {
             let rows = replica.limit(guard);
             let set_by =
                 if rows < self.settings.max_batch { LimitedBy::Aimd } else { LimitedBy::MaxBatch };
-            let slowdown = replica.latency.slowdown(rows);
+            let slowdown = replica.curves.last().slowdown(rows);
             BatchLimit { replica: replica.id, rows, set_by, slowdown }
         })
     }
@@ -179,6 +228,9 @@ impl Dispatch {
         effects: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         assert!(arrival.rows >= 1, "a request without rows");
+        if let Some(shape) = self.shape(arrival.key as usize) {
+            self.replicas.iter_mut().for_each(|replica| replica.curves.meet(shape));
+        }
         let priority = self.priority(&arrival, now);
         let waiting = Waiting {
             id: arrival.id,

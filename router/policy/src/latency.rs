@@ -24,6 +24,8 @@ const DRIFT_DOWN: f64 = 0.8;
 const DRIFT_RUN: usize = 3;
 const REBUILD_EVERY: u32 = 4;
 const WORTH: f64 = 1.005;
+/// The shortest a curve can say.
+const NO_TIME: Duration = Duration::from_micros(1);
 /// What a batch may spend outside of its replica before that says something about the replica.
 const ON_THE_WAY_US: f64 = 500.0;
 
@@ -34,8 +36,18 @@ pub enum Change {
     Drifted(f64),
 }
 
+/// What stands behind a latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Basis {
+    Measured,
+    /// It follows from the latency of something else.
+    Guessed,
+    Nothing,
+}
+
 #[derive(Clone, Debug)]
 pub struct Latency {
+    basis: Basis,
     curve: Curve,
     ratios: Ratios,
     /// Batches in a row that disagree with the curve the same way: rows and time.
@@ -51,6 +63,7 @@ impl Latency {
     /// Starts from measured points, for batches of 1 to `max` rows.
     pub fn new(measured: &[(u32, Duration)], max: u32) -> Self {
         let mut latency = Self {
+            basis: Basis::Measured,
             curve: Curve::new(measured),
             ratios: Ratios::default(),
             run: Vec::with_capacity(DRIFT_RUN),
@@ -62,6 +75,32 @@ impl Latency {
         };
         latency.rebound(max);
         latency
+    }
+
+    /// A replica of which nothing was measured: as if it took no time, so that nothing is concluded
+    /// from it, until the first batch.
+    pub fn unknown(max: u32) -> Self {
+        Self { basis: Basis::Nothing, ..Self::new(&[(1, NO_TIME)], max) }
+    }
+
+    /// Whether what it says was measured.
+    pub fn is_known(&self) -> bool {
+        self.basis == Basis::Measured
+    }
+
+    /// A guess for something that takes `times` as long.
+    pub(crate) fn guess(&self, times: f64) -> Self {
+        Self { basis: Basis::Guessed, ..self.scaled(times) }
+    }
+
+    /// The same, `times` as long from the start.
+    pub(crate) fn scaled(&self, times: f64) -> Self {
+        let mut scaled = Self { basis: Basis::Measured, ..self.clone() };
+        scaled.curve.restart(times);
+        scaled.run.clear();
+        scaled.ratios.clear();
+        scaled.rebuild();
+        scaled
     }
 
     pub fn max(&self) -> u32 {
@@ -81,9 +120,9 @@ impl Latency {
         from_micros(self.mean_us[self.index(size)])
     }
 
-    /// The time a batch of `size` rows seldom stays below.
+    /// The time a batch of `size` rows seldom stays below; none while nothing of it was measured.
     pub fn low(&self, size: u32) -> Duration {
-        self.stretched(size, self.quick)
+        if self.is_known() { self.stretched(size, self.quick) } else { Duration::ZERO }
     }
 
     /// The time a batch of `size` rows seldom exceeds.
@@ -111,6 +150,11 @@ impl Latency {
     pub fn chance(&self, size: u32, budget: Duration) -> f64 {
         let ratio = budget.as_secs_f64() * 1e6 / self.mean_us[self.index(size)];
         self.ratios.within(ratio)
+    }
+
+    /// The time that hardly any batch of `size` rows exceeds; without end while nothing is known.
+    pub fn allows(&self, size: u32) -> Duration {
+        if self.is_known() { self.stretched(size, self.rare()) } else { Duration::MAX }
     }
 
     pub fn noise(&self) -> f64 {
@@ -181,6 +225,10 @@ impl Latency {
 
     /// Learns from a batch of `size` rows that took `took`.
     pub fn observe(&mut self, size: u32, took: Duration) -> Change {
+        if self.basis == Basis::Nothing {
+            *self = Self::new(&[(size, took)], self.max());
+            return Change::Steady;
+        }
         let took_us = (took.as_secs_f64() * 1e6).max(1.0);
         let ratio = took_us / self.curve.interpolate(size);
         let unusual = (2.0 * self.curve.noise()).exp();

@@ -293,12 +293,12 @@ impl Queues {
     /// Takes out, from the head of every line, those for whom `leaves` holds, with their keys.
     pub fn shed(
         &mut self,
-        leaves: impl Fn(&Waiting) -> bool,
+        leaves: impl Fn(usize, &Waiting) -> bool,
         mut left: impl FnMut(usize, Waiting),
     ) {
         for key in &self.used {
             for line in self.queues[*key].lines_mut() {
-                while line.head().is_some_and(&leaves) {
+                while line.head().is_some_and(|head| leaves(*key, head)) {
                     line.remove_at(0).into_iter().for_each(|waiting| left(*key, waiting));
                 }
             }
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(queues.iter().map(|(key, _)| key).collect::<Vec<_>>(), [3]);
         queues.insert(900, waiting(4, 10));
         let mut shed = Vec::new();
-        queues.shed(|head| head.by() <= Moment::from_micros(20), |_, left| shed.push(left.id));
+        queues.shed(|_, head| head.by() <= Moment::from_micros(20), |_, left| shed.push(left.id));
         assert_eq!(shed, [2, 4]);
         assert_eq!(queues.len(), 1);
     }

@@ -58,6 +58,7 @@ pub(crate) fn replica(id: u32, link: &Link, output: &str) -> Replica {
         link: link.clone(),
         process: Arc::default(),
         measured: vec![(1, Duration::from_millis(1))],
+        shapes: Vec::new(),
         signature: Arc::new(Signature { inputs: spec("x"), outputs: spec(output) }),
     }
 }

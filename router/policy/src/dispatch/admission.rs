@@ -92,7 +92,8 @@ impl Dispatch {
         // To those who are protected it is not: others make way.
         let protected = waiting.priority == Priority::Protected;
         let prediction = self.predict(key, waiting, now, scarce && !protected);
-        let in_time = prediction.is_in_time(waiting);
+        // Of what nobody measured one is tried, or nobody ever would be.
+        let in_time = prediction.is_in_time(waiting) || self.is_to_be_tried(key, waiting.rows, now);
         let welcome = match waiting.priority {
             Priority::Late => false,
             Priority::Low => in_time && self.has_room_for_low(now),
@@ -119,13 +120,24 @@ impl Dispatch {
         Err(Refusal::Overloaded { waiting: count, predicted, retry_after })
     }
 
+    /// Whether nothing is known of `key` where it would be served, and no other is on its way to tell.
+    fn is_to_be_tried(&self, key: usize, rows: u32, now: Moment) -> bool {
+        let Some((replica, _)) = self.soonest(key, rows, now) else { return false };
+        if replica.latency(key).is_known() {
+            return false;
+        }
+        let waits = self.queues.get(key).is_some_and(|queue| !queue.is_empty());
+        let mut flights = self.replicas.iter().flat_map(Replica::flights);
+        !waits && flights.all(|flight| flight.key != key)
+    }
+
     /// Doubts the slowness of replicas that stand idle while requests are refused.
     fn doubt_idle(&mut self, now: Moment) {
         for index in 0..self.replicas.len() {
             let replica = &mut self.replicas[index];
             let idle = replica.running.is_none() && replica.is_working(now);
             if idle && now.since(replica.heard_at) >= SILENCE {
-                replica.latency.doubt();
+                replica.curves.each_mut().for_each(Latency::doubt);
                 replica.heard_at = now;
                 self.appraise(index, now);
             }
@@ -145,7 +157,9 @@ impl Dispatch {
             // Each shape fills its own batches.
             let rate = self.demand.per_second(Kind::Open, now) / shapes;
             let replica = &self.replicas[index];
-            let plan = scarcity::plan(&replica.latency, self.cap(replica), rate, allowed);
+            let latency = replica.curves.last();
+            let cap = self.rule.cap(latency, self.limit_by(replica, replica.lossless_rows));
+            let plan = scarcity::plan(latency, cap, rate, allowed);
             self.replicas[index].plan = plan;
         }
     }
@@ -169,20 +183,20 @@ impl Dispatch {
 
     /// When `waiting` would start and finish if it joined `key` now, and whether that is in time.
     fn predict(&self, key: usize, waiting: &Waiting, now: Moment, scarce: bool) -> Prediction {
-        let Some((replica, free_at)) = self.soonest(waiting.rows, now) else {
+        let Some((replica, free_at)) = self.soonest(key, waiting.rows, now) else {
             return Prediction { start: Moment::NEVER, finish: Moment::NEVER, keeps: None };
         };
-        let (latency, plan) = (&replica.latency, replica.plan);
+        let (latency, plan) = (replica.latency(key), replica.plan);
         let margin = self.settings.margin;
         let passed_over = scarce.then(|| free_at + plan.needs + margin);
         let work = self.work_before(key, waiting, replica, passed_over);
         let start = match work.each() {
             None => free_at,
-            Some(each) => self.start_after(replica, work.batches, each, now),
+            Some(each) => self.start_after(key, replica, (work.batches, each), now),
         };
         let finish = start + latency.mean(work.beside.saturating_add(waiting.rows)) + margin;
         let keeps = if scarce {
-            let early = start - latency.mean(self.cap(replica)).mul_f64(latency.noise());
+            let early = start - latency.mean(self.cap(replica, key)).mul_f64(latency.noise());
             let needs = plan.needs.max(latency.mean(waiting.rows));
             // A queue of those beyond their share would stand before those below theirs.
             let next = work.batches == 0 || !self.shares.guards();
@@ -203,7 +217,7 @@ impl Dispatch {
         replica: &Replica,
         passed_over: Option<Moment>,
     ) -> Work {
-        let cap = u64::from(self.cap(replica));
+        let own_cap = u64::from(self.cap(replica, key));
         let mut work = Work::default();
         for (index, queue) in self.queues.iter() {
             let lost = passed_over.map_or(0, |deadline| queue.main.rows_due_by(deadline));
@@ -226,26 +240,38 @@ impl Dispatch {
                 }
             };
             let due = due.saturating_sub(lost);
+            let latency = replica.latency(index);
+            let cap = if index == key || replica.curves.is_single() {
+                own_cap
+            } else {
+                u64::from(self.cap(replica, index))
+            };
             if index == key {
-                work.add(due / cap, cap, &replica.latency);
+                work.add(due / cap, cap, latency);
                 work.beside = (due % cap) as u32;
             } else if due > 0 && passed_over.is_none() {
                 // Who is due later goes along in the batch of one who is due before.
                 let rows = due.max(all.saturating_sub(lost).min(cap));
-                work.add(rows / cap, cap, &replica.latency);
-                work.add(u64::from(rows % cap > 0), rows % cap, &replica.latency);
+                work.add(rows / cap, cap, latency);
+                work.add(u64::from(rows % cap > 0), rows % cap, latency);
             }
         }
         work
     }
 
     /// When a batch could start that has `batches` before it, each of which takes `replica` `each`.
-    fn start_after(&self, replica: &Replica, batches: u64, each: Duration, now: Moment) -> Moment {
-        let usual = replica.latency.mean(1).as_secs_f64();
+    fn start_after(
+        &self,
+        key: usize,
+        replica: &Replica,
+        (batches, each): (u64, Duration),
+        now: Moment,
+    ) -> Moment {
+        let usual = replica.latency(key).mean(1).as_secs_f64();
         let mut free: Vec<(Moment, Duration)> = self
             .in_rotation()
             .map(|other| {
-                let slower = other.latency.mean(1).as_secs_f64() / usual;
+                let slower = other.latency(key).mean(1).as_secs_f64() / usual;
                 (other.free_at(now), each.mul_f64(slower))
             })
             .collect();
@@ -263,9 +289,9 @@ impl Dispatch {
 
     /// Takes out others due before `waiting`, the last first, as far as they have its room in the batch.
     fn make_way(&mut self, key: usize, waiting: &Waiting, now: Moment, effects: &mut Vec<Effect>) {
-        let Some((replica, start)) = self.soonest(waiting.rows, now) else { return };
-        let cap = self.cap(replica);
-        let takes = replica.latency.mean(cap);
+        let Some((replica, start)) = self.soonest(key, waiting.rows, now) else { return };
+        let cap = self.cap(replica, key);
+        let takes = replica.latency(key).mean(cap);
         let count = self.queues.len();
         let Some(queue) = self.queues.get_mut(key) else { return };
         let due = waiting.by();
@@ -289,32 +315,36 @@ impl Dispatch {
         }
     }
 
-    /// The most rows worth sending to `replica` at once.
-    pub(super) fn cap(&self, replica: &Replica) -> u32 {
-        self.rule.cap(&replica.latency, self.limit(replica))
+    /// The most rows of `key` worth sending to `replica` at once.
+    pub(super) fn cap(&self, replica: &Replica, key: usize) -> u32 {
+        self.rule.cap(replica.latency(key), self.limit(replica, key))
     }
 
-    /// The most rows that may be sent to `replica` at once.
+    /// The most rows of `key` that may be sent to `replica` at once.
     ///
     /// While somebody is protected, no more than lets one who just missed a batch have the next.
-    pub(super) fn limit(&self, replica: &Replica) -> u32 {
-        let limit = replica.limit(self.rule.guard());
-        if self.rule.predicts() && self.shares.guards() {
-            limit.min(replica.lossless_rows)
-        } else {
-            limit
+    pub(super) fn limit(&self, replica: &Replica, key: usize) -> u32 {
+        if replica.curves.is_single() {
+            return self.limit_by(replica, replica.lossless_rows);
         }
+        let lossless = replica.latency(key).largest_within(self.allowed() / 2).max(1);
+        self.limit_by(replica, lossless)
     }
 
-    /// The replica in rotation that would finish a batch of `rows` first, and when it could start.
-    pub(super) fn soonest(&self, rows: u32, now: Moment) -> Option<(&Replica, Moment)> {
+    fn limit_by(&self, replica: &Replica, lossless_rows: u32) -> u32 {
+        let limit = replica.limit(self.rule.guard());
+        if self.rule.predicts() && self.shares.guards() { limit.min(lossless_rows) } else { limit }
+    }
+
+    /// The replica in rotation that would finish a batch of `rows` of `key` first, and when it could start.
+    pub(super) fn soonest(&self, key: usize, rows: u32, now: Moment) -> Option<(&Replica, Moment)> {
         self.in_rotation()
             .map(|replica| (replica, replica.free_at(now)))
-            .min_by_key(|(replica, start)| *start + replica.latency.mean(rows))
+            .min_by_key(|(replica, start)| *start + replica.latency(key).mean(rows))
     }
 
     /// When that batch would be done if it went well.
-    pub(super) fn soonest_finish(&self, rows: u32, now: Moment) -> Option<Moment> {
-        self.soonest(rows, now).map(|(replica, start)| start + replica.latency.low(rows))
+    pub(super) fn soonest_finish(&self, key: usize, rows: u32, now: Moment) -> Option<Moment> {
+        self.soonest(key, rows, now).map(|(replica, start)| start + replica.latency(key).low(rows))
     }
 }

@@ -77,14 +77,14 @@ impl Dispatch {
     /// Adds requests of the batch class in the room that is left.
     pub(super) fn fill_up(&mut self, taken: &mut Vec<Waiting>, cut: Cut, start: Moment) {
         let replica = &self.replicas[cut.taker];
-        let cap = self.cap(replica);
+        let cap = self.cap(replica, cut.key);
         let mut held = Held::by(taken);
         let Some(queue) = self.queues.get_mut(cut.key) else { return };
         while let Some(head) = queue.low.head() {
             held.company = held.company.min(head.company as usize);
             held.due = held.due.min(head.by());
             held.rows = held.rows.saturating_add(head.rows);
-            let done_at = start + replica.latency.high(held.rows) + self.settings.margin;
+            let done_at = start + replica.latency(cut.key).high(held.rows) + self.settings.margin;
             if held.rows > cap || taken.len() >= held.company || done_at > held.due {
                 break;
             }

@@ -52,9 +52,9 @@ impl Dispatch {
     /// Answers those whose deadline has come, on replicas too; who is only due can still be late.
     fn expire(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let mut expired = Vec::new();
-        self.queues.shed(|head| head.by() <= now, |key, waiting| expired.push((key, waiting)));
+        self.queues.shed(|_, head| head.by() <= now, |key, waiting| expired.push((key, waiting)));
         for (key, waiting) in expired {
-            let finish = self.soonest_finish(waiting.rows, now).unwrap_or(Moment::NEVER);
+            let finish = self.soonest_finish(key, waiting.rows, now).unwrap_or(Moment::NEVER);
             let why = why_given_up(&waiting, finish + self.settings.margin, now);
             if waiting.until.deadline > now {
                 self.turn_away(key, waiting, why, effects);
@@ -85,30 +85,36 @@ impl Dispatch {
         }
         // The lines are taken out to be changed while the replicas are asked.
         let mut queues = std::mem::take(&mut self.queues);
-        let done = |head: &Waiting| {
-            let finish = self.soonest_finish(head.rows, now).unwrap_or(Moment::NEVER);
+        let done = |key, head: &Waiting| {
+            let finish = self.soonest_finish(key, head.rows, now).unwrap_or(Moment::NEVER);
             finish + self.settings.margin
         };
         let count = queues.len();
         let mut hopeless = Vec::new();
         queues.shed(
-            |head| done(head) > head.by(),
-            |key, lost| hopeless.push((key, lost, done(&lost))),
+            |key, head| done(key, head) > head.by(),
+            |key, lost| hopeless.push((key, lost, done(key, &lost))),
         );
         self.queues = queues;
         for (key, lost, finish) in hopeless {
-            let why = self.why_lost(&lost, finish, count, now);
+            let why = self.why_lost(key, &lost, (finish, count), now);
             self.turn_away(key, lost, why, effects);
         }
     }
 
     /// Why `waiting` is turned away if it could be done at `finish` at best, while `count` wait.
-    fn why_lost(&self, waiting: &Waiting, finish: Moment, count: usize, now: Moment) -> Refusal {
+    fn why_lost(
+        &self,
+        key: usize,
+        waiting: &Waiting,
+        (finish, count): (Moment, usize),
+        now: Moment,
+    ) -> Refusal {
         let predicted = finish.since(waiting.arrived);
         if is_too_short(waiting, finish) {
             return Refusal::TooShort { predicted };
         }
-        let retry_after = self.soonest(1, now).map_or(now, |(_, start)| start).since(now);
+        let retry_after = self.soonest(key, 1, now).map_or(now, |(_, start)| start).since(now);
         Refusal::Overloaded { waiting: count, predicted, retry_after }
     }
 
@@ -121,7 +127,7 @@ impl Dispatch {
         while let Some(urgency) = self.next_queue(queue) {
             queue = Some(urgency);
             let mut taker = None;
-            while let Some(nearness) = self.next_taker(taker, now) {
+            while let Some(nearness) = self.next_taker(urgency.2, taker, now) {
                 taker = Some(nearness);
                 match self.cut(urgency.2, nearness.1, now) {
                     Ok(cut) if !self.can_wait(cut) => return Ok(cut),
@@ -146,7 +152,7 @@ impl Dispatch {
             return false;
         }
         let members = self.queue(cut.key).of(cut.leads).iter().skip(cut.skip).take(cut.take);
-        members.map(|waiting| waiting.rows).sum::<u32>() < self.cap(replica)
+        members.map(|waiting| waiting.rows).sum::<u32>() < self.cap(replica, cut.key)
     }
 
     /// The batch for `taker` out of the queue of `key`, or when to ask again.
@@ -181,8 +187,8 @@ impl Dispatch {
             now,
             start: replica.free_at(now),
             line: self.queue(key).of(priority),
-            limit: self.limit(replica),
-            latency: &replica.latency,
+            limit: self.limit(replica, key),
+            latency: replica.latency(key),
             objective: self.settings.objective,
             margin: self.settings.margin,
             replicas: self.in_rotation().count() as u32,
@@ -197,7 +203,7 @@ impl Dispatch {
         if cut.leads == Priority::Protected {
             self.fill_with_others(&mut taken, cut, now, effects);
         }
-        let cap = self.cap(&self.replicas[cut.taker]);
+        let cap = self.cap(&self.replicas[cut.taker], cut.key);
         self.fill_up(&mut taken, cut, start);
         let timely = taken.iter().filter(|waiting| waiting.priority != Priority::Late);
         let timely: u32 = timely.map(|waiting| waiting.rows).sum();
@@ -205,15 +211,15 @@ impl Dispatch {
         let rows: u32 = taken.iter().map(|waiting| waiting.rows).sum();
         // Only a request that is larger by itself goes beyond the maximum: it came before that fell.
         assert!(rows <= self.settings.max_batch || taken.len() == 1, "a batch of {rows} rows");
-        let replica = &self.replicas[cut.taker];
+        let latency = self.replicas[cut.taker].latency(cut.key);
         let departure = Departure {
             batch: self.next_batch,
             key: cut.key,
             now,
             start,
             full: timely >= cap,
-            expects: replica.latency.mean(rows),
-            allows: replica.latency.stretched(rows, replica.latency.rare()),
+            expects: latency.mean(rows),
+            allows: latency.allows(rows),
         };
         self.next_batch += 1;
         let flight = Flight::new(departure, &taken);
@@ -245,9 +251,10 @@ impl Dispatch {
         }
         let count = self.queues.len();
         let start = self.replicas[cut.taker].free_at(now);
-        let retry_after = self.soonest(1, now).map_or(now, |(_, start)| start).since(now);
+        let soonest = self.soonest(cut.key, 1, now);
+        let retry_after = soonest.map_or(now, |(_, start)| start).since(now);
         for waiting in skipped {
-            let takes = self.replicas[cut.taker].latency.low(waiting.rows);
+            let takes = self.replicas[cut.taker].latency(cut.key).low(waiting.rows);
             let done_at = start + takes + self.settings.margin;
             if !cut.drop_skipped || done_at > waiting.by() {
                 self.queues.insert(cut.key, waiting);
@@ -305,12 +312,12 @@ impl Dispatch {
     }
 
     /// The first replica after `last`, in order of nearness, that can take a batch.
-    fn next_taker(&self, last: Option<Nearness>, now: Moment) -> Option<Nearness> {
+    fn next_taker(&self, key: usize, last: Option<Nearness>, now: Moment) -> Option<Nearness> {
         let lead = self.settings.lead;
         let replicas = self.replicas.iter().enumerate();
         replicas
             .filter(|(_, replica)| replica.takes_at(now, lead))
-            .map(|(index, replica)| (replica.free_at(now) + replica.latency.mean(1), index))
+            .map(|(index, replica)| (replica.free_at(now) + replica.latency(key).mean(1), index))
             .filter(|nearness| last.is_none_or(|last| *nearness > last))
             .min()
     }
@@ -318,9 +325,10 @@ impl Dispatch {
     /// When something will happen by itself: an expiry, a lost cause, a replica about to be free.
     fn next_event(&self, now: Moment) -> Moment {
         let mut soonest = Moment::NEVER;
-        let lines = self.queues.iter().flat_map(|(_, queue)| queue.lines());
-        for head in lines.filter_map(|line| line.head()) {
-            soonest = soonest.min(self.last_call(head, now));
+        for (key, queue) in self.queues.iter() {
+            for head in queue.lines().into_iter().filter_map(|line| line.head()) {
+                soonest = soonest.min(self.last_call(key, head, now));
+            }
         }
         for replica in &self.replicas {
             for flight in replica.flights() {
@@ -338,11 +346,11 @@ impl Dispatch {
     }
 
     /// When to look at the head of a line again: once it would be late even alone, or at its end.
-    fn last_call(&self, head: &Waiting, now: Moment) -> Moment {
+    fn last_call(&self, key: usize, head: &Waiting, now: Moment) -> Moment {
         if !self.rule.predicts() {
             return head.by();
         }
-        let takes = self.in_rotation().map(|replica| replica.latency.low(head.rows)).min();
+        let takes = self.in_rotation().map(|replica| replica.latency(key).low(head.rows)).min();
         let hopeless_at = head.by() - takes.unwrap_or_default() - self.settings.margin;
         // A microsecond on, as one that can just be saved is.
         let after = hopeless_at + std::time::Duration::from_micros(1);

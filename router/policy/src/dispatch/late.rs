@@ -60,7 +60,7 @@ impl Dispatch {
             return Err(now + LOOK_AGAIN);
         }
         let view = self.view(key, taker, Priority::Late, now);
-        let rows = self.room_for_late(taker, now).min(view.limit);
+        let rows = self.room_for_late(key, taker, now).min(view.limit);
         let fits = view.line.iter().position(|waiting| waiting.rows <= rows);
         let skip = fits.ok_or(Moment::NEVER)?;
         let fit = view.fit(skip, rows);
@@ -72,13 +72,14 @@ impl Dispatch {
 
     /// The most rows a batch with late ones in it may hold on `taker`: so few that one who just missed
     /// it has time for its own, or has another replica to go to.
-    fn room_for_late(&self, taker: usize, now: Moment) -> u32 {
+    fn room_for_late(&self, key: usize, taker: usize, now: Moment) -> u32 {
         let free = |(index, other): (usize, &Replica)| {
             index != taker && other.running.is_none() && other.is_working(now)
         };
         let elsewhere = self.replicas.iter().enumerate().any(free);
         let replica = &self.replicas[taker];
-        replica.latency.largest_within(self.allowed() / 2).max(u32::from(elsewhere))
+        let rows = replica.latency(key).largest_within(self.allowed() / 2);
+        rows.max(u32::from(elsewhere))
     }
 
     /// Adds late requests in the room that is left when all others have theirs.
@@ -89,7 +90,7 @@ impl Dispatch {
         }
         let replica = &self.replicas[cut.taker];
         let start = replica.free_at(now);
-        let most = self.room_for_late(cut.taker, now).min(self.cap(replica));
+        let most = self.room_for_late(cut.key, cut.taker, now).min(self.cap(replica, cut.key));
         let mut due = taken.iter().map(Waiting::by).min().unwrap_or(Moment::NEVER);
         let mut rows: u32 = taken.iter().map(|waiting| waiting.rows).sum();
         let mut company = taken.iter().map(|one| one.company).min().unwrap_or(u32::MAX);
@@ -98,7 +99,7 @@ impl Dispatch {
             due = due.min(late.by());
             rows = rows.saturating_add(late.rows);
             company = company.min(late.company);
-            let done_at = start + replica.latency.high(rows) + self.settings.margin;
+            let done_at = start + replica.latency(cut.key).high(rows) + self.settings.margin;
             if rows > most || taken.len() + joining >= company as usize || done_at > due {
                 break;
             }

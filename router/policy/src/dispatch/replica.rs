@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Effect;
+use super::{Effect, curves::Curves};
 use crate::{
     aimd::{self, Aimd, Step},
     breaker::Breaker,
@@ -21,7 +21,7 @@ const STEADY: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Replica {
     pub(crate) id: u32,
-    pub(crate) latency: Latency,
+    pub(crate) curves: Curves,
     pub(crate) aimd: Aimd,
     pub(crate) breaker: Breaker,
     pub(crate) running: Option<Flight>,
@@ -62,7 +62,11 @@ impl Replica {
     pub(crate) fn new(id: u32, measured: &[(u32, Duration)], max: u32, now: Moment) -> Self {
         Self {
             id,
-            latency: Latency::new(measured, max),
+            curves: Curves::new(if measured.is_empty() {
+                Latency::unknown(max)
+            } else {
+                Latency::new(measured, max)
+            }),
             aimd: Aimd::new(aimd::Rule { min: 1, max, shrink: SHRINK, slow_start: true }),
             breaker: Breaker::default(),
             running: None,
@@ -80,10 +84,23 @@ impl Replica {
     /// Works out what it can serve within `allowed` of each arrival with nobody lost, if one who just
     /// missed a batch waits for `turns` of them before its own starts.
     pub(crate) fn appraise(&mut self, allowed: Duration, turns: f64, guard: Guard) {
-        self.lossless_rows = self.latency.largest_within(allowed / 2).max(1);
-        let in_turn = self.latency.largest_within(allowed.div_f64(1.0 + turns)).max(1);
-        let most = self.latency.most_efficient(self.limit(guard).min(in_turn));
-        self.lossless_rate = self.latency.rows_per_second(most);
+        let limit = self.limit(guard);
+        let rate = |latency: &Latency| {
+            let in_turn = latency.largest_within(allowed.div_f64(1.0 + turns)).max(1);
+            latency.rows_per_second(latency.most_efficient(limit.min(in_turn)))
+        };
+        let latency = self.curves.last();
+        self.lossless_rows = latency.largest_within(allowed / 2).max(1);
+        self.lossless_rate = if self.curves.is_single() {
+            rate(latency)
+        } else {
+            1.0 / self.curves.mix().map(|(latency, part)| part / rate(latency)).sum::<f64>()
+        };
+    }
+
+    /// How long it takes for requests of `key`.
+    pub(crate) fn latency(&self, key: usize) -> &Latency {
+        self.curves.of(key)
     }
 
     pub(crate) fn free_at(&self, now: Moment) -> Moment {
@@ -98,7 +115,8 @@ impl Replica {
                 if expected >= now {
                     expected
                 } else {
-                    now + self.latency.remaining(flight.rows, now.since(flight.started_at))
+                    let elapsed = now.since(flight.started_at);
+                    now + self.latency(flight.key).remaining(flight.rows, elapsed)
                 }
             }
         };
@@ -149,7 +167,7 @@ impl Replica {
 
     /// From when a batch may be sent behind `flight`, if one may.
     fn sends_ahead(&self, flight: &Flight, lead: Duration) -> Option<Moment> {
-        let uncertain = flight.expects.mul_f64(self.latency.noise());
+        let uncertain = flight.expects.mul_f64(self.latency(flight.key).noise());
         let steady = lead > Duration::ZERO && uncertain <= lead * STEADY;
         // Where others take turns, the next batch may be theirs.
         let may = steady && self.turn == Turn::Always && !self.breaker.is_tripped();
@@ -159,12 +177,12 @@ impl Replica {
     /// The most rows its next batch may hold.
     pub(crate) fn limit(&self, guard: Guard) -> u32 {
         let limit = match guard {
-            Guard::Off => self.latency.max(),
+            Guard::Off => self.curves.last().max(),
             Guard::Execution | Guard::Deadlines => self.aimd.limit(),
         };
         match self.longest {
             None => limit,
-            Some(longest) => limit.min(self.latency.largest_within(longest)).max(1),
+            Some(longest) => limit.min(self.curves.last().largest_within(longest)).max(1),
         }
     }
 
@@ -210,7 +228,7 @@ impl Replica {
         let took = now.since(flight.started_at);
         // One that overtook the batch before it says nothing of its own time.
         let change = if now > flight.started_at {
-            self.latency.observe(flight.rows, took)
+            self.curves.observe(flight.key, flight.rows, took)
         } else {
             Change::Steady
         };

@@ -86,7 +86,7 @@ impl Dispatch {
     fn requeue(&mut self, flight: &Flight, strikes: u32, now: Moment, effects: &mut Vec<Effect>) {
         for waiting in flight.live() {
             let again = Waiting { strikes: waiting.strikes + strikes, ..*waiting };
-            let finish = self.soonest_finish(again.rows, now);
+            let finish = self.soonest_finish(flight.key, again.rows, now);
             let hopeful = finish.and_then(|finish| again.done_at(finish));
             match hopeful.filter(|one| one.by() > now && one.strikes < STRIKES_OUT) {
                 Some(again) => self.wait_again(flight.key, again, waiting),
@@ -117,6 +117,6 @@ impl Dispatch {
     /// Turns away all who wait, because nobody is there to serve them.
     pub(super) fn refuse_all(&mut self, effects: &mut Vec<Effect>) {
         let why = Refusal::NoReplica;
-        self.queues.shed(|_| true, |_, lost| effects.push(Effect::Refuse { id: lost.id, why }));
+        self.queues.shed(|_, _| true, |_, lost| effects.push(Effect::Refuse { id: lost.id, why }));
     }
 }

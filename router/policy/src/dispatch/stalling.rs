@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::{
     Dispatch, Effect,
+    replica::Replica,
     settling::{DEATH, STRIKES_OUT},
 };
 use crate::{inflight::Flight, moment::Moment, queue::Waiting};
@@ -80,9 +81,11 @@ impl Dispatch {
     }
 
     fn moved(&mut self, from: u32, flight: &mut Flight, strikes: u32, now: Moment) -> Vec<u64> {
+        let key = flight.key;
         let hopeful = |one: &Waiting| {
             let others = self.in_rotation().filter(|replica| replica.id != from);
-            let finish = others.map(|other| other.free_at(now) + other.latency.low(one.rows)).min();
+            let done_at = |other: &Replica| other.free_at(now) + other.latency(key).low(one.rows);
+            let finish = others.map(done_at).min();
             let again = Waiting { strikes: one.strikes + strikes, ..*one };
             let again = finish.and_then(|finish| again.done_at(finish));
             again.filter(|again| again.strikes < STRIKES_OUT).map(|again| (*one, again))

@@ -4,6 +4,7 @@ mod ahead;
 mod failures;
 mod guarding;
 mod late;
+mod shapes;
 mod stalling;
 mod turns;
 

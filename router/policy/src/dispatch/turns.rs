@@ -78,12 +78,12 @@ impl Dispatch {
         let replica = &self.replicas[index];
         let objective = self.settings.objective.as_secs_f64();
         let queues = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
-        let each = queues.map(|(_, queue)| match queue.interactive_due() {
+        let each = queues.map(|(key, queue)| match queue.interactive_due() {
             None if queue.has_timely() => 1.0,
             None => LATE_LEEWAY,
             Some(due) => {
                 let waiting = u32::try_from(queue.interactive_rows()).unwrap_or(u32::MAX);
-                let takes = replica.latency.mean(waiting.min(self.cap(replica)).max(1));
+                let takes = replica.latency(key).mean(waiting.min(self.cap(replica, key)).max(1));
                 let start = due - self.settings.margin - takes;
                 start.since(now).as_secs_f64() / objective
             }

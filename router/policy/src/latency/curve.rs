@@ -71,6 +71,14 @@ impl Curve {
         }
     }
 
+    /// Takes `factor` times as long from the start, and has seen nothing yet.
+    pub(super) fn restart(&mut self, factor: f64) {
+        for point in &mut self.points {
+            let mean_us = (point.mean_us * factor).max(1.0);
+            *point = Point { mean_us, first_us: mean_us, seen: KNOWN, last_us: None, ..*point };
+        }
+    }
+
     /// Moves a step towards what was measured at first, where that was faster.
     pub(super) fn doubt(&mut self) {
         for point in &mut self.points {

@@ -22,9 +22,16 @@ impl Keys {
     /// Names and datatypes are the signature's, so dimensions alone tell batches apart. None if
     /// there are too many shapes.
     pub(super) fn of(&mut self, inputs: &[Tensor], batches: bool) -> Option<u32> {
+        self.number(inputs.iter().map(|input| tail(&input.shape, batches)))
+    }
+
+    /// The number of these dimensions, without the batch, of each input in order.
+    pub(super) fn number<'t>(
+        &mut self,
+        tails: impl Iterator<Item = &'t [u64]> + Clone,
+    ) -> Option<u32> {
         self.scratch.clear();
-        for input in inputs {
-            let tail = tail(&input.shape, batches);
+        for tail in tails.clone() {
             self.scratch.push(tail.len() as u64);
             self.scratch.extend_from_slice(tail);
         }
@@ -36,8 +43,19 @@ impl Keys {
         }
         let key = self.shapes.len() as u32;
         self.known.insert(self.scratch.as_slice().into(), key);
-        self.shapes.push(inputs.iter().map(|input| tail(&input.shape, batches).to_vec()).collect());
+        self.shapes.push(tails.map(<[u64]>::to_vec).collect());
         Some(key)
+    }
+
+    /// How many are known.
+    pub(super) fn len(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// The elements of a row of the inputs of `key`.
+    pub(super) fn elements(&self, key: u32) -> u64 {
+        let of = |tail: &Vec<u64>| tail.iter().fold(1, |all: u64, size| all.saturating_mul(*size));
+        self.shape(key).iter().map(of).fold(0, u64::saturating_add)
     }
 
     /// The dimensions behind `key`, input by input.

@@ -81,8 +81,19 @@ pub struct Replica {
     pub profile: String,
     pub link: Link,
     pub process: Arc<Process>,
+    /// Nothing while nothing was measured.
     pub measured: Vec<(u32, Duration)>,
+    /// The same by shape, of a model of free dimensions.
+    pub shapes: Vec<Shape>,
     pub signature: Arc<oip::Signature>,
+}
+
+/// What a replica was measured at with inputs of one shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The dimensions of each input, without the batch, in the order of the signature.
+    pub tails: Vec<Vec<u64>>,
+    pub measured: Vec<(u32, Duration)>,
 }
 
 impl Dispatcher {
@@ -177,13 +188,17 @@ impl Dispatcher {
     pub fn attach(self: &Arc<Self>, replica: Replica) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let Replica { id, replica, slice, profile, link, process, measured, signature } = replica;
+        let Replica { id, replica, slice, profile, link, process, measured, shapes, signature } =
+            replica;
         let took = self.metrics.batch_time(&profile);
         state.signature = Some(Arc::clone(&signature));
         let process_of = Arc::clone(&process);
         let attached = Attached { replica, slice, link, process: process_of, took, signature };
         state.links.insert(id, attached);
+        // What was measured of several shapes is not of any one.
+        let measured = if shapes.is_empty() { measured } else { Vec::new() };
         state.effects = state.machine.add_replica(id, &measured, now);
+        state.teach(id, &shapes);
         self.carry_out(&mut state, now);
         let objective = state.objective;
         Self::let_go(state);

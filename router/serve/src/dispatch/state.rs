@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metrics::Histogram;
-use oip::{Signature, Tensor};
+use oip::{Signature, Tensor, TensorSpec};
 use policy::{
     dispatch::{Arrival, Batch, Dispatch, Effect, Ended, Learned, Refusal, Until},
     moment::Moment,
@@ -14,7 +14,7 @@ use slab::Slab;
 use tokio::sync::oneshot;
 
 use super::{
-    Dispatcher, answer,
+    Dispatcher, Shape, answer,
     keys::Keys,
     process::{Passing, Process},
     tally::Tally,
@@ -132,9 +132,38 @@ impl State {
     pub(super) fn key_of(&mut self, inputs: &[Tensor]) -> Option<u32> {
         if self.keys.is_full() && self.machine.waiting() == 0 && self.batches.is_empty() {
             self.keys.clear();
+            self.machine.forget_keys();
         }
         let batches = self.batches_rows();
-        self.keys.of(inputs, batches)
+        let known = self.keys.len();
+        let key = self.keys.of(inputs, batches)?;
+        if self.keys.len() > known {
+            self.describe(key);
+        }
+        Some(key)
+    }
+
+    /// Tells the machine of a new key, if the model takes more than one shape.
+    fn describe(&mut self, key: u32) {
+        let batches = self.batches_rows();
+        let is_free = |input: &TensorSpec| {
+            input.shape.iter().skip(usize::from(batches)).any(|dimension| *dimension < 0)
+        };
+        if self.signature.as_ref().is_some_and(|all| all.inputs.iter().any(is_free)) {
+            self.machine.describe_key(key, self.keys.elements(key));
+        }
+    }
+
+    /// Tells the machine what `replica` was measured at, shape by shape.
+    pub(super) fn teach(&mut self, replica: u32, shapes: &[Shape]) {
+        for shape in shapes {
+            let known = self.keys.len();
+            let Some(key) = self.keys.number(shape.tails.iter().map(Vec::as_slice)) else { return };
+            if self.keys.len() > known {
+                self.describe(key);
+            }
+            self.machine.teach(replica, key, &shape.measured);
+        }
     }
 
     pub(super) fn hold(&mut self, pending: Pending) -> u64 {

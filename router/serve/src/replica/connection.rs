@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use oip::{Signature, TensorSpec};
-use protocol::{ReadyReplica, Reply, Shapes, WarmPoint};
+use protocol::{ReadyReplica, Reply, Shapes, TensorShape, WarmPoint, WarmShape};
 use tls::ClientConfig;
 use tokio::{
     sync::{Notify, watch},
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    dispatch::{Process, Replica},
+    dispatch::{Process, Replica, Shape},
     model::Model,
     transport::{self, Hello, Link, LinkError, Received},
 };
@@ -129,6 +129,7 @@ impl Serving {
             link,
             process: Arc::clone(&self.process),
             measured: measured(&self.ready.warmup),
+            shapes: shapes(&self.ready),
             signature: Arc::new(signature(&self.ready.signature)),
         };
         self.model.came(self.digest);
@@ -191,19 +192,30 @@ impl Serving {
     }
 }
 
-/// The middle time of each warmed size.
+/// What was measured of each shape that was warmed, of those that fit the signature.
+fn shapes(ready: &ReadyReplica) -> Vec<Shape> {
+    let of = |warmed: &WarmShape| {
+        let tail = |input: &TensorShape| warmed.inputs.get(&input.name).cloned();
+        let tails: Option<Vec<Vec<u64>>> = ready.signature.inputs.iter().map(tail).collect();
+        let point = |(rows, micros): &(u32, u64)| (*rows, Duration::from_micros(*micros));
+        let measured: Vec<_> = warmed.points.iter().map(point).collect();
+        (!measured.is_empty()).then_some(Shape { tails: tails?, measured })
+    };
+    ready.shapes.iter().filter_map(of).collect()
+}
+
+/// The middle time of each warmed size; none if it was not warmed.
 fn measured(warmup: &[WarmPoint]) -> Vec<(u32, Duration)> {
     let middle = |point: &WarmPoint| {
         let mut times = point.compute_us.clone();
         times.sort_unstable();
         times.get(times.len() / 2).map(|micros| (point.batch, Duration::from_micros(*micros)))
     };
-    let points: Vec<_> = warmup.iter().filter_map(middle).collect();
-    if points.is_empty() { vec![(1, Duration::from_millis(1))] } else { points }
+    warmup.iter().filter_map(middle).collect()
 }
 
 fn signature(shapes: &Shapes) -> Signature {
-    let specs = |tensors: &[protocol::TensorShape]| {
+    let specs = |tensors: &[TensorShape]| {
         tensors
             .iter()
             .filter_map(|tensor| {
