@@ -2,6 +2,7 @@
 //!
 //! `state-0.1` is the state directory of a real run of that version, killed after it had measured a
 //! model, run a job, queued another, and been told to pin a replica and to drain its only worker.
+//! `state-fbffd85` is that of the revision before this version, killed with a job at work.
 
 use std::{fs, path::Path};
 
@@ -17,12 +18,12 @@ use crate::{
 
 /// Puts the files in the state directory. The path of a model is part of what was learned of it, so
 /// it is given the one it has here.
-fn state_of_before(setup: &Setup) {
+fn state_of_before(setup: &Setup, folder: &str) {
     let (then, here) = ("onnx 1 ", format!("onnx 1 {}/", setup.folder().path().display()));
     let state = setup.folder().path().join("state");
     fs::create_dir(&state).unwrap();
     for name in ["state.log", "orders.log", "learned.log"] {
-        let path = Path::new(ROOT).join("tests/whole/state-0.1").join(name);
+        let path = Path::new(ROOT).join("tests/whole").join(folder).join(name);
         let text = fs::read_to_string(path).unwrap();
         let moved = text.lines().map(|line| {
             let record = line[9..].replace(then, &here);
@@ -41,7 +42,7 @@ fn state_written_by_version_0_1_is_read() {
         .sleeper("m", 5, settings)
         .tables("[loans]\nallow = [\"/bin/sh\"]")
         .tables(GPU);
-    state_of_before(&setup);
+    state_of_before(&setup, "state-0.1");
     let mut program = setup.launch();
     program.wait_listening();
 
@@ -68,6 +69,28 @@ fn state_written_by_version_0_1_is_read() {
     assert_eq!((&pins[0]["worker"], &pins[0]["position"]), (&json!("local"), &json!("2g.20gb@4")));
 
     // The worker is drained, so that no replica of digits is there to be measured.
+    let known = eventually("the planner knows digits", || {
+        measured(&program).filter(|known| !known.is_empty())
+    });
+    assert_eq!(known[0]["kind"], "A100-80GB", "{known:#?}");
+}
+
+#[test]
+fn state_written_by_the_revision_before_is_read() {
+    let setup = Setup::new()
+        .router("drain_delay_s = 0\nstate_dir = \"state\"")
+        .digits("slo_ms = 500\nmax_batch = 4")
+        .tables("[loans]\nallow = [\"/bin/sh\"]")
+        .tables(GPU);
+    state_of_before(&setup, "state-fbffd85");
+    let mut program = setup.launch();
+    program.wait_listening();
+    let done = job(&program, 1);
+    assert_eq!((&done["name"], &done["state"]), (&json!("short"), &json!("done")));
+    assert_eq!(states(&done), ["queued", "starting", "running", "done"]);
+    // Its worker did not come back, so its loan ends and it starts again.
+    let long = job(&program, 2);
+    assert_eq!((&long["name"], &long["starts"]), (&json!("long"), &json!(1)), "{long:#}");
     let known = eventually("the planner knows digits", || {
         measured(&program).filter(|known| !known.is_empty())
     });

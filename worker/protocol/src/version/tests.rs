@@ -3,11 +3,14 @@
 mod every;
 mod third;
 
+use std::collections::BTreeSet;
+
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    self as protocol, FromWorker, Message, Notice, Order, RankOrder, RankReport, SPOKEN, ToWorker,
+    self as protocol, FromExecutor, FromWorker, Message, Notice, Order, PRELUDE_LEN, Peer, Prelude,
+    RankOrder, RankReport, SPOKEN, ToExecutor, ToWorker,
 };
 
 /// Puts a field that nobody knows into every object but those whose keys are data.
@@ -67,9 +70,25 @@ fn ignores_what_is_added<New: Message>(text: &str) {
     assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&plain).unwrap());
 }
 
+/// What programs of fbffd85 said to each other, by kind, a message a line.
+fn recorded() -> Vec<(&'static str, String)> {
+    let files = [
+        ("from_worker", include_str!("tests/recorded/from_worker.jsonl")),
+        ("to_worker", include_str!("tests/recorded/to_worker.jsonl")),
+        ("order", include_str!("tests/recorded/order.jsonl")),
+        ("notice", include_str!("tests/recorded/notice.jsonl")),
+        ("rank_order", include_str!("tests/recorded/rank_order.jsonl")),
+        ("rank_report", include_str!("tests/recorded/rank_report.jsonl")),
+    ];
+    let lines = |(kind, text): (&'static str, &str)| {
+        text.lines().map(move |line| (kind, line.to_owned())).collect::<Vec<_>>()
+    };
+    files.into_iter().flat_map(lines).collect()
+}
+
 macro_rules! of_every_kind {
     ($check:ident, $($old:ident)?) => {
-        for (kind, text) in every::lines() {
+        for (kind, text) in every::lines().into_iter().chain(recorded()) {
             match kind {
                 "from_worker" => $check::<FromWorker $(, $old::FromWorker)?>(&text),
                 "to_worker" => $check::<ToWorker $(, $old::ToWorker)?>(&text),
@@ -106,6 +125,38 @@ fn version_3_knows_the_first_message() {
         panic!("{}", String::from_utf8_lossy(&line))
     };
     assert_eq!((version, token.as_str(), worker.as_str()), (3, "secret", "gpu-7"));
+}
+
+/// Takes the first frame off `bytes`.
+fn frame<'a>(bytes: &mut &'a [u8], from: Peer) -> (Prelude, &'a [u8], &'a [u8]) {
+    let start = bytes.first_chunk::<PRELUDE_LEN>().unwrap();
+    let prelude = Prelude::decode(start, from).unwrap();
+    let header_end = PRELUDE_LEN + prelude.header_len as usize;
+    let (head, rest) = bytes.split_at(header_end);
+    *bytes = &rest[prelude.body_len as usize..];
+    (prelude, head, &head[PRELUDE_LEN..])
+}
+
+#[test]
+fn recorded_frames_are_read_and_written_the_same() {
+    let mut kinds = BTreeSet::new();
+    let mut sent = &include_bytes!("tests/recorded/router.frames")[..];
+    while !sent.is_empty() {
+        let (prelude, head, header) = frame(&mut sent, Peer::Router);
+        let message = ToExecutor::decode(prelude, header).unwrap();
+        assert_eq!(message.encode().unwrap(), head, "{message:?}");
+        kinds.insert(header[0]);
+    }
+    assert_eq!(kinds.len(), 3, "a hello, a batch and a ping");
+    let mut sent = &include_bytes!("tests/recorded/executor.frames")[..];
+    let mut answers = 0;
+    while !sent.is_empty() {
+        let (prelude, head, header) = frame(&mut sent, Peer::Executor);
+        let message = FromExecutor::decode(prelude, header).unwrap();
+        assert_eq!(message.encode().unwrap(), head, "{message:?}");
+        answers += usize::from(matches!(message, FromExecutor::Reply(_)));
+    }
+    assert!(answers >= 2, "{answers} replies");
 }
 
 #[test]
