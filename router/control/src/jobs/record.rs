@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::job::Life;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What a job was submitted as, once it passed every check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct JobSpec {
     pub deadline_ms: Option<u64>,
     /// How often it is started again after it failed by itself.
     pub retries: u32,
+    /// What a later version wrote beside that: kept when this one writes the record again.
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,11 +47,15 @@ pub struct JobRecord {
     pub idempotency_key: Option<String>,
     #[serde(flatten)]
     pub life: Life,
+    /// What a later version wrote beside that: kept when this one writes the record again.
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, Value>,
 }
 
 impl JobRecord {
     pub fn new(id: u64, spec: JobSpec, key: Option<String>, now_ms: u64) -> Self {
-        Self { id, spec, submitted_ms: now_ms, idempotency_key: key, life: Life::new(now_ms) }
+        let (life, rest) = (Life::new(now_ms), BTreeMap::new());
+        Self { id, spec, submitted_ms: now_ms, idempotency_key: key, life, rest }
     }
 
     /// Reckons by a clock that was set back since this was written.
@@ -76,6 +84,7 @@ mod tests {
             takes_s: None,
             deadline_ms: None,
             retries: 3,
+            rest: BTreeMap::new(),
         }
     }
 
@@ -90,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_written_by_version_0_1_reads_and_writes_the_same() {
+    fn a_record_of_another_version_keeps_all_it_holds() {
         let written = serde_json::json!({
             "id": 7, "submitted_ms": 1000, "idempotency_key": "key", "state": "noticed",
             "reason": "inference needs the slices", "since_ms": 3000,
@@ -108,5 +117,13 @@ mod tests {
         assert_eq!(record.life.state, State::Noticed);
         assert_eq!(record.life.slices().count(), 1);
         assert_eq!(serde_json::to_value(&record).unwrap(), written);
+        let mut newer = written;
+        newer["color"] = "red".into();
+        newer["spec"]["shape"] = serde_json::json!([1, {"deep": null}]);
+        let mut record: JobRecord = serde_json::from_value(newer.clone()).unwrap();
+        record.life.enter(State::Preempted, "the slices were given back", 4_000);
+        let again = serde_json::to_value(&record).unwrap();
+        assert_eq!(again["state"], "preempted");
+        assert_eq!((&again["color"], &again["spec"]), (&newer["color"], &newer["spec"]));
     }
 }

@@ -152,6 +152,7 @@ impl Submission {
             takes_s: self.takes_s,
             deadline_ms: self.deadline_s.map(|seconds| now_ms.saturating_add(seconds * 1000)),
             retries: self.retries.unwrap_or(RETRIES),
+            rest: BTreeMap::new(),
         })
     }
 

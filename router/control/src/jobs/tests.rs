@@ -40,6 +40,7 @@ fn spec(name: &str) -> JobSpec {
         takes_s: None,
         deadline_ms: None,
         retries: 0,
+        rest: BTreeMap::new(),
     }
 }
 
