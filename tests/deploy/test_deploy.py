@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
 SLUICE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "sluice"
 # The least exposed is 0, a unit without any hardening 9.6.
-MOST_EXPOSED = {"sluice-router.service": 2.0, "sluice-worker.service": 7.0}
+MOST_EXPOSED = {"sluice-router.service": 2.0, "sluice-worker.service": 7.0, "sluice.service": 7.0}
 
 
 def documents(kind=None):
@@ -93,6 +93,23 @@ def test_a_unit_is_exposed_to_no_more_than_it_must_be(units, name):
     run = subprocess.run(command, capture_output=True, text=True)
     level = re.search(r"Overall exposure level for \S+: ([\d.]+)", run.stdout)
     assert float(level[1]) <= MOST_EXPOSED[name], run.stdout
+
+
+def test_every_unit_has_its_limits_here():
+    assert {unit.name for unit in (CONFIGS / "systemd").glob("*.service")} == set(MOST_EXPOSED)
+
+
+@pytest.mark.parametrize("name", MOST_EXPOSED)
+def test_a_unit_reloads_and_can_be_replaced_while_it_serves(name):
+    lines = (CONFIGS / "systemd" / name).read_text().splitlines()
+    # The process that takes over says that it is the main one now.
+    wanted = ["Type=notify", "NotifyAccess=all", "ExecReload=/bin/kill -HUP $MAINPID", "LimitNOFILE=1048576"]
+    # A program that is refused ends with 78, and one that was killed is started again.
+    wanted += ["Restart=on-failure", "RestartSec=1", "RestartPreventExitStatus=2 78"]
+    if name != "sluice-router.service":
+        # Executors and jobs outlive the process that started them.
+        wanted += ["KillMode=process"]
+    assert [line for line in wanted if line not in lines] == []
 
 
 def test_the_container_file_has_no_known_mistake():
