@@ -5,7 +5,7 @@ use std::{net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
 use protocol::ExecutorId;
 use worker::{ExecutorArgs, Identity, OnnxRuntime, engine::Surroundings};
 
-use crate::program::say;
+use crate::program::{say, take_name, this_program};
 
 /// Instead of running batches it is asked for something, and ends.
 const ASKED: [&str; 2] = ["inspect", "try_onnxruntime"];
@@ -76,13 +76,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
             }
         };
     }
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => {
-            tracing::error!(%error, "failed to find this program's path");
-            return ExitCode::FAILURE;
-        }
-    };
+    take_name();
+    let program = this_program();
     let onnxruntime = match (args.onnxruntime, args.no_onnxruntime) {
         (Some(library), _) => OnnxRuntime::Found { library, from: "the worker".to_owned() },
         (None, why) => {

@@ -11,5 +11,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
+    crate::program::take_name();
     worker::run_guard(&args.command)
 }

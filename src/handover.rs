@@ -93,7 +93,7 @@ async fn successor(program: &Path) -> io::Result<String> {
 
 /// The path this program was started by. An upgrade puts another program there, and may move
 /// the link in it, so it is not resolved.
-fn program() -> io::Result<PathBuf> {
+pub(crate) fn program() -> io::Result<PathBuf> {
     let Some(name) = env::args_os().next().map(PathBuf::from) else { return env::current_exe() };
     if name.components().count() > 1 {
         return std::path::absolute(name);

@@ -14,6 +14,7 @@ mod overrides;
 mod plan;
 mod program;
 mod rank;
+mod restart;
 mod router;
 mod simulate;
 mod status;

@@ -26,6 +26,18 @@ pub(crate) const BAD_CONFIGURATION: u8 = 78;
 /// How long executors wait for a new worker after theirs is gone.
 pub(crate) const ADOPTION_WAIT: Duration = Duration::from_secs(30);
 
+/// The program that runs, whatever has taken its place on disk since. What is started of it is of the
+/// same version, however long after an upgrade that is.
+pub(crate) fn this_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
+}
+
+/// Has `ps` and `top` show a process that was started by [`this_program`] as what it is.
+pub(crate) fn take_name() {
+    // It is for people alone.
+    let _ = rustix::thread::set_name(c"sluice");
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// For people

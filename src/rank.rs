@@ -10,6 +10,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
+    crate::program::take_name();
     crate::log::start_plain();
     worker::run_rank(&args.file)
 }

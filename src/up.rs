@@ -21,7 +21,9 @@ use worker::{GpuSettings, Launch};
 use self::{local::LocalWorker, run_dir::RunDir};
 use crate::{
     notify,
-    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, warned},
+    program::{
+        ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, this_program, warned,
+    },
 };
 
 const COMMAND: &str = "up";
@@ -169,9 +171,7 @@ async fn finish(
 /// The worker's GPUs, and how it starts executors and jobs.
 async fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, Launch), ExitCode> {
     let lending = lending(config, run_dir.path()).map_err(|why| bad(&why))?;
-    let program = std::env::current_exe();
-    let program =
-        program.map_err(|error| failed(&format!("cannot find this program's path: {error}")))?;
+    let program = this_program();
     let onnxruntime = onnxruntime(program.clone()).await;
     let gpus = gpus(config, run_dir.path(), &program).map_err(|why| bad(&why))?;
     let orphan_wait = if run_dir.outlives() { ADOPTION_WAIT } else { Duration::ZERO };

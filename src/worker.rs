@@ -1,6 +1,11 @@
 //! `sluice worker`: this machine's GPUs, for a router.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use config::{Config, Join};
 use tokio::{
@@ -11,7 +16,10 @@ use worker::{Door, DoorTls, Host, Launch};
 
 use crate::{
     notify,
-    program::{ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, warned},
+    program::{
+        ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, this_program, warned,
+    },
+    restart::{self, Successor},
 };
 
 /// How long a stopping worker waits for its replicas to drain.
@@ -25,7 +33,8 @@ const DRAIN_WAIT: Duration = Duration::from_secs(30);
 #[command(
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
     Signals: TERM or INT drains the replicas, ends every executor and stops; a second one \
-    stops at once.\n\n\
+    stops at once. USR2 restarts the worker as the program that is on disk now: executors and jobs \
+    keep running and are adopted.\n\n\
     Examples:\n  sluice worker --config /etc/sluice/worker.toml"
 )]
 pub(crate) struct Args {
@@ -54,20 +63,63 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("cannot start: {error}")),
     };
-    runtime.block_on(work(&config, join, &door))
+    let inherited = restart::children();
+    runtime.block_on(async {
+        tokio::spawn(restart::reap_inherited(inherited));
+        work(&config, join, &door, &args.config).await
+    })
 }
 
-async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
-    let signals = signal(SignalKind::terminate())
-        .and_then(|term| signal(SignalKind::interrupt()).map(|interrupt| (term, interrupt)));
-    let (mut term, mut interrupt): (Signal, Signal) = match signals {
+/// What stops a worker, or restarts it.
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+    restart: Signal,
+    successor: Successor,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            restart: signal(SignalKind::user_defined2())?,
+            successor: Successor::new()?,
+        })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Returns when the program on disk shall go on, and can.
+    async fn restart(restart: &mut Signal, successor: &Successor, config: &Path) {
+        let path = successor.path().display().to_string();
+        loop {
+            restart.recv().await;
+            match successor.check(config).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(
+                        path,
+                        error,
+                        "not restarted: the program on disk refuses the file"
+                    );
+                }
+            }
+        }
+    }
+}
+
+async fn work(config: &Config, join: Join, door: &Door, file: &Path) -> ExitCode {
+    let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return failed(&format!("cannot handle signals: {error}")),
     };
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => return failed(&format!("cannot find this program's path: {error}")),
-    };
+    let program = this_program();
     let onnxruntime = onnxruntime(program.clone()).await;
     let gpus = match gpus(config, &join.run_dir, &program) {
         Ok(gpus) => gpus,
@@ -89,27 +141,47 @@ async fn work(config: &Config, join: Join, door: &Door) -> ExitCode {
     };
     say(&format!("worker     {}", door.name));
     notify::ready();
-    {
-        let joined = worker::join(door, &host);
-        tokio::pin!(joined);
-        tokio::select! {
-            never = &mut joined => match never {},
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        notify::stopping();
-        tracing::info!(wait_s = DRAIN_WAIT.as_secs(), "worker stopping; draining replicas");
-        tokio::select! {
-            never = joined => match never {},
-            () = host.leave() => {}
-            () = sleep(DRAIN_WAIT) => tracing::warn!("replicas not drained in time"),
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+    if let Ended::Restart = serve(&host, door, &mut signals, file).await {
+        host.leave_running().await;
+        let Signals { successor, .. } = signals;
+        return failed(&format!("cannot restart the worker: {}", successor.become_it()));
     }
     tracing::info!("stopping all executors");
     host.stop().await;
     ExitCode::SUCCESS
+}
+
+/// Why a worker ends.
+enum Ended {
+    Stop,
+    /// The program on disk goes on.
+    Restart,
+}
+
+/// Keeps the GPUs as routers want them, until it is to stop and nothing is left to drain.
+async fn serve(host: &Host, door: &Door, signals: &mut Signals, file: &Path) -> Ended {
+    let joined = worker::join(door, host);
+    tokio::pin!(joined);
+    let Signals { term, interrupt, restart, successor } = signals;
+    tokio::select! {
+        never = &mut joined => match never {},
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+        () = Signals::restart(restart, successor, file) => {
+            let path = successor.path().display().to_string();
+            tracing::info!(path, "worker restarting; executors and jobs keep running");
+            return Ended::Restart;
+        }
+    }
+    notify::stopping();
+    tracing::info!(wait_s = DRAIN_WAIT.as_secs(), "worker stopping; draining replicas");
+    tokio::select! {
+        never = joined => match never {},
+        () = host.leave() => {}
+        () = sleep(DRAIN_WAIT) => tracing::warn!("replicas not drained in time"),
+        () = signals.stop() => {}
+    }
+    Ended::Stop
 }
 
 fn door(join: &Join) -> Result<Door, String> {

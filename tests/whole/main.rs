@@ -42,6 +42,7 @@ mod program;
 mod relay;
 mod reload;
 mod reshape;
+mod restart;
 mod scarce;
 mod scopes;
 mod secrets;

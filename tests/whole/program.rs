@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
         Arc, Mutex,
@@ -51,7 +52,11 @@ pub(crate) fn sluice_with(args: &[&str], environment: &[(&str, &str)]) -> Output
 }
 
 fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command_of(Path::new(env!("CARGO_BIN_EXE_sluice")), args)
+}
+
+fn command_of(program: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.args(args).env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
     command.env_remove("SLUICE_LISTEN").env_remove("SLUICE_ADMIN_LISTEN");
     command.env_remove("SLUICE_LOG");
@@ -70,6 +75,13 @@ impl Program {
         program
     }
 
+    /// As [`Program::launch`], with a copy of the program.
+    pub(crate) fn launch_copy(folder: Folder, copy: &Path, args: &[&str]) -> Self {
+        let mut program = Self::spawn_command(Arc::new(folder), command_of(copy, args));
+        program.read_stderr();
+        program
+    }
+
     /// As [`Program::launch`], with a stderr that nobody reads.
     pub(crate) fn launch_unread(
         folder: Folder,
@@ -81,7 +93,12 @@ impl Program {
 
     fn spawn(folder: Arc<Folder>, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = command(args);
-        command.env("XDG_RUNTIME_DIR", folder.path()).envs(environment.iter().copied());
+        command.envs(environment.iter().copied());
+        Self::spawn_command(folder, command)
+    }
+
+    fn spawn_command(folder: Arc<Folder>, mut command: Command) -> Self {
+        command.env("XDG_RUNTIME_DIR", folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn().unwrap();
         let (said, lines) = channel();

@@ -209,6 +209,7 @@ impl SimWorkers {
                             process: one.process,
                             digest: one.digest,
                             serves: one.serves,
+                            aged: false,
                             phase: ReplicaPhase::Starting,
                             warmup: Vec::new(),
                         });

@@ -23,8 +23,8 @@ use policy::{
     },
 };
 use protocol::{
-    GpuReport, ModelSpec, RankEnd, RankReport, RankState, ReplicaReport, ReplicaState, SliceReport,
-    WarmPoint,
+    GpuReport, LaneReport, ModelSpec, RankEnd, RankReport, RankState, ReplicaReport, ReplicaState,
+    SliceReport, WarmPoint,
 };
 
 use crate::{
@@ -294,12 +294,12 @@ fn slice(report: &SliceReport) -> SeenSlice {
         memory_mib: report.memory_bytes.map(|bytes| bytes / MIB),
         processes: u32::try_from(report.lanes.len()).unwrap_or(u32::MAX),
         busy_us: report.lanes.iter().map(|lane| lane.busy_us).sum(),
-        replicas: report.replicas.iter().map(replica).collect(),
+        replicas: report.replicas.iter().map(|one| replica(one, &report.lanes)).collect(),
         rank: report.rank.as_ref().map(|one| SeenRank { job: one.job, rank: rank(one) }),
     }
 }
 
-fn replica(report: &ReplicaReport) -> SeenReplica {
+fn replica(report: &ReplicaReport, lanes: &[LaneReport]) -> SeenReplica {
     let (phase, warmup) = match &report.state {
         ReplicaState::Starting | ReplicaState::Loading | ReplicaState::Warming { .. } => {
             (ReplicaPhase::Starting, Vec::new())
@@ -314,6 +314,7 @@ fn replica(report: &ReplicaReport) -> SeenReplica {
         process: report.lane,
         digest: report.digest,
         serves: report.serves,
+        aged: lanes.iter().any(|lane| lane.lane == report.lane && lane.aged),
         phase,
         warmup,
     }

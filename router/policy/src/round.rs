@@ -19,6 +19,7 @@ mod memory;
 mod neighbours;
 mod orders;
 mod planning;
+mod renewal;
 mod settling;
 mod sites;
 mod speeds;
@@ -113,7 +114,8 @@ pub fn decide(world: &World, memory: &Memory) -> (Round, Memory) {
     place.meet(world);
     let mut sites = Sites::new(world, &place.cuts);
     place.neighbours.look(world);
-    let replicas = place.replicas(world, &sites);
+    let mut replicas = place.replicas(world, &sites);
+    renewal::mark(world, &sites, &mut replicas, &place);
     place.neighbours.learn(world, &sites, &replicas);
     place.time_loads(world, &replicas);
     let (snapshot, forecasts) = place.snapshot(world, &sites, &replicas);

@@ -101,6 +101,9 @@ pub struct LaneReport {
     pub restarts: u32,
     /// Microseconds it has run batches since it started, measured by itself.
     pub busy_us: u64,
+    /// Whether it runs an earlier program than its worker, and should be replaced by one that does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aged: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -61,6 +61,8 @@ pub(super) struct Status {
     pub(super) pid: Option<u32>,
     pub(super) restarts: u32,
     pub(super) state: Option<ExecutorState>,
+    /// Whether it is of another program than this worker, an earlier one as a rule.
+    pub(super) aged: bool,
     /// Why there is no executor.
     pub(super) trouble: Option<String>,
 }
@@ -117,6 +119,7 @@ impl Lane {
         let first = adopted.as_ref().map_or_else(Status::default, |adopted| Status {
             pid: Some(adopted.process.id()),
             state: Some(adopted.state.clone()),
+            aged: adopted.process.is_other_program(),
             ..Status::default()
         });
         let (status_tx, status) = watch::channel(first);

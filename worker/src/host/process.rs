@@ -1,10 +1,13 @@
 //! An executor's process, whoever started it, and the way to its control socket.
 
 use std::{
-    io,
+    fs, io,
     net::IpAddr,
     ops::Not,
-    os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::MetadataExt, process::ExitStatusExt},
+    },
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -32,6 +35,9 @@ use super::rank::Lending;
 use crate::{OnnxRuntime, cores, executor_paths, lines::Lines, onnxruntime::LIBRARY_PATH};
 
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// What processes that are started of this program are called, wherever that is.
+pub(super) const NAME: &str = "sluice";
 
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
@@ -73,7 +79,7 @@ impl Launch {
     ) -> io::Result<Process> {
         let ExecutorId { gpu, position, lane } = &identity.seat;
         let mut command = Command::new(&self.program);
-        command.args(["executor", "--slice", &identity.slice, "--position", position]);
+        command.arg0(NAME).args(["executor", "--slice", &identity.slice, "--position", position]);
         command.args(["--gpu", &gpu.to_string(), "--lane", &lane.to_string()]);
         command.args(["--orphan-wait-ms", &self.orphan_wait.as_millis().to_string()]);
         command.arg("--run-dir").arg(&self.run_dir);
@@ -149,6 +155,16 @@ impl Process {
     pub(super) fn adopt(pid: u32) -> io::Result<Self> {
         let pid = known_pid(pid).ok_or_else(|| io::Error::other("no process id"))?;
         Ok(Self { pid, kin: Kin::Stranger(pidfd_open(pid, PidfdFlags::empty())?), spared: true })
+    }
+
+    /// Whether it runs another program than this process does, as far as can be told.
+    pub(super) fn is_other_program(&self) -> bool {
+        let file = |pid: &str| {
+            let file = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+            Some((file.dev(), file.ino()))
+        };
+        let (mine, theirs) = (file("self"), file(&self.id().to_string()));
+        mine.zip(theirs).is_some_and(|(mine, theirs)| mine != theirs)
     }
 
     pub(super) fn id(&self) -> u32 {

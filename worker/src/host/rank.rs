@@ -27,7 +27,7 @@ use self::{
     files::{CONTROL, FILE, LOG, file},
     talk::{connect, news, say},
 };
-use super::lane::Surroundings;
+use super::{lane::Surroundings, process::NAME};
 use crate::{
     gpu::simulated::{Load, Work},
     lines::Lines,
@@ -267,7 +267,7 @@ impl Keeper {
         let text = serde_json::to_vec(&assignment).map_err(|error| error.to_string())?;
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut command = Command::new(&launch.program);
-        command.arg("rank").arg(&path).process_group(0);
+        command.arg0(NAME).arg("rank").arg(&path).process_group(0);
         let log = fs::File::create(file(&launch.run_dir, &self.spec, LOG));
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(log.map_or_else(|_| Stdio::null(), Stdio::from));

@@ -104,7 +104,8 @@ fn rank(keeper: &Keeper, position: &str) -> Option<RankReport> {
 
 fn of_lane(lane: u32, status: &Status) -> LaneReport {
     let busy_us = status.state.as_ref().map_or(0, |state| state.busy_us);
-    LaneReport { lane, pid: status.pid, restarts: status.restarts, busy_us }
+    let Status { pid, restarts, aged, .. } = *status;
+    LaneReport { lane, pid, restarts, busy_us, aged }
 }
 
 /// What the executors have, and what they should have and have not.

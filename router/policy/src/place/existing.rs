@@ -97,7 +97,7 @@ impl Situation<'_> {
             return Err("its slice is being removed");
         }
         if !there.replica.current {
-            return Err("its model has a new revision");
+            return Err("its model or its executor has a new revision");
         }
         match there.replica.state {
             State::Starting | State::Ready => Ok(model),

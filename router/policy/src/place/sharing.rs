@@ -39,7 +39,7 @@ impl Situation<'_> {
                     capacity_rps: self.alone_rps(index, gpu, slice.position),
                     serves_rps: 0.0,
                     pinned: false,
-                    why: "its model has a new revision".to_owned(),
+                    why: "its model or its executor has a new revision".to_owned(),
                 });
             }
         }

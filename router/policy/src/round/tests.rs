@@ -1,6 +1,7 @@
 //! Rounds on a small fleet that does at once what it is told.
 
 mod claims;
+mod renewal;
 mod turns;
 
 use std::{
@@ -257,6 +258,7 @@ fn load(
                 process: one.process,
                 digest: one.digest,
                 serves: one.serves,
+                aged: false,
                 phase: ReplicaPhase::Ready,
                 warmup: Vec::new(),
             });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     PlaceMemory, Plan, World,
     asked::{AskedProcess, AskedReplica},
+    renewal,
     sites::Sites,
 };
 use crate::{
@@ -95,7 +96,9 @@ impl PlaceMemory {
         let slice = wanted.slice;
         let asked = self.asked.get_mut(&slice.worker)?;
         self.numbered += 1;
-        for process in 0..processes {
+        let aged = renewal::aged_processes(world, &slice);
+        let free = (0..).filter(|process| !aged.contains(process));
+        for process in free.take(processes as usize) {
             let highest = asked.iter().map(|one| one.id).max().unwrap_or(0);
             asked.push(AskedProcess {
                 id: sites.next_id(&slice.worker, highest),

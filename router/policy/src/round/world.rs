@@ -132,6 +132,8 @@ pub struct SeenReplica {
     pub digest: u64,
     /// Whether routers may send it batches.
     pub serves: bool,
+    /// Whether its executor runs an earlier program than its worker.
+    pub aged: bool,
     pub phase: ReplicaPhase,
     /// The middle time of each size it was warmed with, in seconds; empty before it is ready.
     pub warmup: Vec<(u32, f64)>,

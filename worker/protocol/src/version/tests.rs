@@ -156,7 +156,7 @@ fn recorded_frames_are_read_and_written_the_same() {
         assert_eq!(message.encode().unwrap(), head, "{message:?}");
         answers += usize::from(matches!(message, FromExecutor::Reply(_)));
     }
-    assert!(answers >= 2, "{answers} replies");
+    assert!(answers >= 1, "no reply was recorded");
 }
 
 #[test]
