@@ -6,13 +6,19 @@ use control::fleet::LOCAL;
 use parking_lot::Mutex;
 use policy::moment::Moment;
 use rustix::time::{ClockId, clock_gettime};
-use serve::count::carried::{Carried, Work};
+use serve::count::carried::{Carried, ROUTER_ROWS, Work};
 
 use crate::{fleet::View, plan::PlannedModel};
 
 /// What this router carried, and how busy that kept it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RouterCarried(Mutex<Carried>);
+
+impl Default for RouterCarried {
+    fn default() -> Self {
+        Self(Mutex::new(Carried::new(ROUTER_ROWS)))
+    }
+}
 
 impl RouterCarried {
     /// Takes the counts of `now`: rows of all models since the start. Cores of `views` that are

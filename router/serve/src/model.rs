@@ -26,7 +26,7 @@ use crate::{
     cache::{self, Cache, Patience},
     clock::Clock,
     count::{
-        carried::Carried,
+        carried::{Carried, MODEL_ROWS},
         latency::Latencies,
         recent::{Point, Recent},
     },
@@ -143,7 +143,7 @@ impl Model {
             cache: Cache::new(&config.name, cache_bytes(config)),
             recent: Mutex::new(Recent::new(clock.now())),
             latencies: Mutex::new(Latencies::new(clock.now())),
-            carried: Mutex::default(),
+            carried: Mutex::new(Carried::new(MODEL_ROWS)),
             clock,
         })
     }

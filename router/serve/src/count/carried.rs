@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use policy::moment::Moment;
 
-/// Fewer rows in a stretch show nothing.
-pub const LEAST_ROWS: u64 = 200;
+/// Fewer rows in a stretch show nothing of a model, however slow.
+pub const MODEL_ROWS: u64 = 20;
+/// Fewer rows in a stretch show nothing of a router, which is busy with more than rows.
+pub const ROUTER_ROWS: u64 = 1_000;
 /// A stretch in which less of the time was busy shows nothing.
 pub const LEAST_BUSY: f64 = 0.05;
 
@@ -18,21 +20,27 @@ pub struct Work {
 
 /// The highest rate at which something was seen to work, and what it could do if it worked all the
 /// time as it did then.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Carried {
+    least_rows: u64,
     before: Option<(Moment, Work)>,
     highest_rps: f64,
     whole_rps: Option<f64>,
 }
 
 impl Carried {
+    /// Nothing yet, where fewer rows in a stretch than `least_rows` show nothing.
+    pub fn new(least_rows: u64) -> Self {
+        Self { least_rows, before: None, highest_rps: 0.0, whole_rps: None }
+    }
+
     /// Takes the counts of `now`, since when `workers` did the work.
     pub fn take(&mut self, now: Moment, work: Work, workers: f64) {
         let Some((at, before)) = self.before.replace((now, work)) else { return };
         let elapsed = now.since(at).as_secs_f64() * workers.max(1.0);
         let rows = work.rows.saturating_sub(before.rows);
         let busy = work.busy.saturating_sub(before.busy).as_secs_f64();
-        if elapsed <= 0.0 || rows < LEAST_ROWS || busy < LEAST_BUSY * elapsed {
+        if elapsed <= 0.0 || rows < self.least_rows || busy < LEAST_BUSY * elapsed {
             return;
         }
         let (rate, share) = (rows as f64 / elapsed, (busy / elapsed).min(1.0));
@@ -58,7 +66,7 @@ mod tests {
 
     /// Each second so many rows, in so much of it.
     fn carried(seconds: &[(u64, u64)], workers: f64) -> Option<f64> {
-        let (mut carried, mut work) = (Carried::default(), Work::default());
+        let (mut carried, mut work) = (Carried::new(200), Work::default());
         carried.take(Moment::from_micros(0), work, workers);
         for (second, (rows, busy_ms)) in (1..).zip(seconds) {
             work.rows += rows;
