@@ -4,7 +4,7 @@ use std::{path::PathBuf, pin::pin, process::ExitCode};
 
 use config::Config;
 use router::{
-    compose::{Build, Ended, Finish, Router, Start},
+    compose::{Build, Ended, Finish, Router, Start, Started},
     handover::{give::Giving, take::Taken},
 };
 
@@ -17,8 +17,9 @@ const COMMAND: &str = "router";
 
 /// Run the router; workers on this or other machines join it
 ///
-/// Workers join at `join_listen`. Prints `ready` once every model has its minimum number of replicas;
-/// without workers the router is live but not ready.
+/// Workers join at `join_listen`. Prints `ready` once every model has its minimum number of replicas,
+/// or `ready, without NAME: why` where one has failed for good; without workers the router is live but
+/// not ready.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
@@ -83,7 +84,7 @@ async fn serve(args: Args, config: Config) -> ExitCode {
     }
     tokio::spawn(async move {
         match warm.await {
-            Ok(()) => say("ready"),
+            Ok(started) => say_ready(&started),
             Err(error) => tracing::error!(error, "router is not ready"),
         }
     });
@@ -126,6 +127,14 @@ pub(crate) async fn start(
     let token = token_file.map(config::read_token).transpose().map_err(|why| bad(&why))?;
     let started = Router::start(Start { config, file, token, build, giving, taken }).await;
     started.map_err(|error| failed(&chain(&error)))
+}
+
+/// Prints the line that says so, and logs each model that cannot be served.
+pub(crate) fn say_ready(started: &Started) {
+    for (model, reason) in &started.without {
+        tracing::error!(model, reason, "model cannot be served; ready without it");
+    }
+    say(&started.to_string());
 }
 
 /// Prints where `router` listens.

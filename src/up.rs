@@ -31,7 +31,8 @@ const COMMAND: &str = "up";
 /// Serve models on this machine: router, workers and executors
 ///
 /// Without a file it serves the demo: two small models on two simulated GPUs. Prints `ready` once
-/// every model has its minimum number of replicas.
+/// every model has its minimum number of replicas, or `ready, without NAME: why` where one has failed
+/// for good. Exits 78 if no model can be served, or with `ready = "all"` if one cannot.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
@@ -108,8 +109,8 @@ async fn serve(args: Args, mut config: Config, run_dir: &mut RunDir) -> Result<E
         }
         let signals = crate::handover::replace_on_signal();
         signals.map_err(|error| failed(format!("cannot start: {error}")))?;
-        warming.await.map_err(Unready::Model)?;
-        say("ready");
+        let started = warming.await.map_err(Unready::Model)?;
+        crate::router::say_ready(&started);
         if is_demo {
             say(&demo::invitation(address));
         }
@@ -133,7 +134,7 @@ enum Unready {
     Stopped(ExitCode),
 }
 
-/// Runs until a stop; a model that can never be served ends it at once.
+/// Runs until a stop; that nothing can ever be served ends it at once.
 async fn finish(
     warm: impl Future<Output = Result<(), Unready>>,
     router: Router,

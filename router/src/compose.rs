@@ -2,7 +2,7 @@
 
 mod succession;
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use config::Config;
 use rustix::process::Signal;
@@ -20,7 +20,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
     task::{JoinHandle, JoinSet},
-    time::interval,
+    time::{interval, sleep},
 };
 
 use self::succession::Listeners;
@@ -42,7 +42,13 @@ use crate::{
     steer, takeover,
 };
 
+pub use crate::registry::Started;
 pub use serve::{drain::Ended, trace::Build};
+
+/// How often the files of models that could not be loaded are looked at.
+const MEND_EVERY: Duration = Duration::from_secs(2);
+/// How long after one look a router that can serve nothing looks again.
+const READY_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Router {
@@ -134,6 +140,8 @@ impl Router {
         }
         let control = state.backend.control();
         let election = ground.map(|ground| stand(ground, &state));
+        tokio::spawn(follow_orders(Arc::clone(&state)));
+        tokio::spawn(follow_readiness(Arc::clone(&state)));
         tokio::spawn(round::run(Arc::downgrade(control)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         tokio::spawn(drain_histograms(Arc::clone(&state)));
@@ -179,6 +187,8 @@ impl Router {
             taken.ready(&carried).await?;
             state.drain.accept(true);
             taken.accepting().await?;
+            // The one before was, with the same replicas.
+            state.backend.become_ready();
             tokio::spawn(async move { taken.last_counts(&carried).await });
             Ok(())
         }
@@ -206,8 +216,9 @@ impl Router {
         LocalDoor(Arc::clone(self.state.backend.fleet()))
     }
 
-    /// Returns when every model has the replicas it must have, or with why one never will.
-    pub fn warm(&self) -> impl Future<Output = Result<(), String>> + use<> {
+    /// Returns how this router is ready for the first time, or with why it never will be, unless
+    /// something changes.
+    pub fn warm(&self) -> impl Future<Output = Result<Started, String>> + use<> {
         let state = Arc::clone(&self.state);
         async move { state.backend.warm().await }
     }
@@ -282,17 +293,41 @@ fn stand(ground: Ground, state: &Arc<ServerState<Registry>>) -> (Arc<Election>, 
     let (plane, fleet) = (Arc::clone(control.plane()), Arc::clone(control.fleet()));
     let Candidacy { election, mut tasks, events } = ground.stand(plane, fleet);
     tasks.spawn(takeover::run(Arc::clone(control), events));
-    tasks.spawn(follow_orders(Arc::clone(state)));
     (election, tasks)
 }
 
-/// Puts the objectives that the leader has taken in force at this router too.
+/// Puts what the leader was ordered in force at this router too: models that are not to be served, and
+/// objectives. A router alone has its own objectives.
 async fn follow_orders(state: Arc<ServerState<Registry>>) {
     let mut orders = state.backend.orders().changed();
-    while orders.changed().await.is_ok() {
+    loop {
+        state.backend.take_orders();
+        if orders.changed().await.is_err() {
+            return;
+        }
+        if !state.backend.orders().are_shared() {
+            continue;
+        }
         let state = Arc::clone(&state);
         let _ = tokio::task::spawn_blocking(move || reload::aim(&state.backend)).await;
     }
+}
+
+/// Notes when this router is ready for the first time, and from the start whether replicas are in reach.
+async fn follow_readiness(state: Arc<ServerState<Registry>>) {
+    let first = async {
+        while state.backend.warm().await.is_err() {
+            sleep(READY_AGAIN).await;
+        }
+    };
+    let mending = async {
+        let mut ticks = interval(MEND_EVERY);
+        loop {
+            ticks.tick().await;
+            state.backend.mend().await;
+        }
+    };
+    tokio::join!(first, state.backend.follow_links(), mending);
 }
 
 fn hooks(

@@ -10,8 +10,10 @@ pub mod compose;
 pub mod handover;
 pub mod metrics;
 pub mod plane;
+mod ready;
 pub mod registry;
 pub mod reload;
+mod service;
 pub mod state;
 mod steer;
 

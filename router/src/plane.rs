@@ -30,11 +30,15 @@ impl Plane {
 
 impl DataPlane for Plane {
     fn attach(&self, id: &ReplicaId, replica: &Attach<'_>) {
-        let Attach { model, slice, profile, simulated, digest, ready } = *replica;
+        let Attach { model, slice, profile, simulated, digest, version, ready } = *replica;
         match self.models.load().get(model) {
             Some(model) => {
                 model.runs_simulated(simulated);
-                self.replicas.attach(id, model, &Endpoint { slice, profile, digest, ready });
+                self.replicas.attach(
+                    id,
+                    model,
+                    &Endpoint { slice, profile, digest, version, ready },
+                );
             }
             None => self.replicas.detach(id),
         }
@@ -70,7 +74,12 @@ impl DataPlane for Plane {
         match advice.absent {
             Absent::Loading => model.sleep(false),
             Absent::Asleep => model.sleep(true),
-            Absent::Failed { why, returns } => model.failed(Failure { reason: why, returns }),
+            Absent::Failed { why, returns } => {
+                model.failed(Failure { reason: why, returns, unplaced: false });
+            }
+            Absent::Unplaced { why } => {
+                model.failed(Failure { reason: why, returns: true, unplaced: true });
+            }
         }
     }
 

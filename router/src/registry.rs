@@ -3,30 +3,38 @@
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use config::Config;
+use config::{Config, ReadyWhen};
 use control::{Control, Stored, plane::DataPlane};
 use parking_lot::{Mutex, MutexGuard};
 use policy::moment::Moment;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use serve::{
-    clock::Clock,
+    clock::{Clock, wall_s},
     count::{Outcome, recent::Point},
-    doors::oip::backend::{Backend, Check},
+    doors::oip::backend::{Backend, Check, Service},
     error::InferError,
-    model::{Availability, Model, Models, Served},
+    model::{Model, Models, Served},
     trace::SpanMetrics,
 };
+use tokio::time::{Instant, sleep};
 
 use crate::{
     carried::RouterCarried,
-    fleet::Fleet,
+    fleet::{Fleet, LOCAL},
     jobs::Jobs,
     leader::Leadership,
     orders::Orders,
     plan::{PlanState, Planned},
     plane::Plane,
+    ready::{self, First, Readiness},
+    service,
 };
+
+pub use crate::ready::Started;
+
+/// How often readiness is looked at though nothing was heard.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The models, the replicas behind them and the configuration in force.
 #[derive(Debug)]
@@ -41,6 +49,7 @@ pub struct Registry {
     clock: Clock,
     spans: Arc<SpanMetrics>,
     carried: RouterCarried,
+    readiness: Readiness,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,7 +69,9 @@ impl Registry {
         let weights = weights(&config);
         let start = |model| Model::start(model, &weights, clock).map(Arc::new);
         let models = config.models.iter().map(start).collect::<io::Result<Vec<_>>>()?;
-        let models = Arc::new(ArcSwap::from_pointee(Models::new(models)));
+        let models = Models::new(models);
+        service::apply(&models, &stored.orders.standing());
+        let models = Arc::new(ArcSwap::from_pointee(models));
         let plane = Arc::new(Plane::new(Arc::clone(&models)));
         let served: Arc<dyn DataPlane> = Arc::<Plane>::clone(&plane);
         Ok(Self {
@@ -73,34 +84,63 @@ impl Registry {
             clock,
             spans: Arc::default(),
             carried: RouterCarried::default(),
+            readiness: Readiness::default(),
         })
     }
 
-    /// Returns when every model has the replicas it must have, or with why one never will.
-    pub async fn warm(&self) -> Result<(), String> {
+    /// Returns how this router is ready for the first time, or with why it never will be, unless
+    /// something changes.
+    pub async fn warm(&self) -> Result<Started, String> {
+        let mut began = Instant::now();
         loop {
             let (mut heard, mut linked) = (self.fleet().changed(), self.plane.changed());
-            let mut all = true;
-            for model in self.models.load().iter() {
-                // One that may sleep is loaded once, so that what it takes and gives is known.
-                let wanted = model.config().replicas.min.max(1) as usize;
-                if model.dispatcher().replicas() >= wanted {
-                    continue;
-                }
-                if let Some(failure) = model.failure() {
-                    let (name, reason) = (model.name(), failure.reason);
-                    return Err(format!("model {name:?} cannot be served: {reason}"));
-                }
-                all = false;
+            if self.fleet().names().is_empty() {
+                // Nothing can be loaded without a worker.
+                began = Instant::now();
             }
-            if all {
-                return Ok(());
+            match self.first(began.elapsed()) {
+                First::Ready(started) => {
+                    self.readiness.become_ready();
+                    return Ok(started);
+                }
+                First::Never { why } => return Err(why),
+                First::Waits(_) => {}
             }
             tokio::select! {
                 _ = heard.changed() => {}
                 _ = linked.changed() => {}
+                () = sleep(LOOK) => {}
             }
         }
+    }
+
+    /// This router is as ready as the one that it replaces.
+    pub(crate) fn become_ready(&self) {
+        self.readiness.become_ready();
+    }
+
+    fn first(&self, waited: Duration) -> First {
+        // Where no other worker can join, what has no room will have none.
+        let fixed = self.fleet().names().iter().all(|name| name == LOCAL);
+        let config = self.config.load();
+        ready::first(&self.models.load(), &config.router, fixed, waited)
+    }
+
+    /// Follows whether any replica is in reach, for as long as this router runs.
+    pub(crate) async fn follow_links(&self) {
+        loop {
+            let mut linked = self.plane.changed();
+            self.readiness.look(self.plane.connections().links().into_values());
+            tokio::select! {
+                _ = linked.changed() => {}
+                () = sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Takes models out of service, and puts them back, as operators have ordered.
+    pub(crate) fn take_orders(&self) {
+        service::apply(&self.models.load(), &self.orders().standing());
     }
 
     pub fn plane(&self) -> &Arc<Plane> {
@@ -150,11 +190,57 @@ impl Registry {
         for (model, settings) in models.iter().zip(&config.models) {
             model.reconfigure(settings, &weights);
         }
-        self.models.store(Arc::new(Models::new(models)));
+        let models = Models::new(models);
+        service::apply(&models, &self.orders().standing());
+        self.models.store(Arc::new(models));
         let config = Arc::new(config);
         self.config.store(Arc::clone(&config));
         self.control.configure(config);
         Ok(())
+    }
+
+    /// Looks at the files of a model again, and has it loaded anew if they changed; what changed.
+    async fn reread(&self, model: &str) -> Result<Vec<config::Change>, InferError> {
+        let (before, name) = (self.config_in_force(), model.to_owned());
+        let read = tokio::task::spawn_blocking(move || {
+            let of = before.models.iter().find(|one| one.name == name);
+            of.and_then(|model| model.engine.content())
+        });
+        let failed = |_| InferError::Internal { what: "reading a model file failed" };
+        let Some(content) = read.await.map_err(failed)? else { return Ok(Vec::new()) };
+        let with = |config: &Config| {
+            let mut config = config.clone();
+            let of = config.models.iter_mut().filter(|one| one.name == model);
+            of.for_each(|one| one.content = Some(content.clone()));
+            config
+        };
+        let mut filed = self.filed();
+        let now = self.config_in_force();
+        let then = with(&now);
+        let changes = config::diff(&now, &then);
+        if !changes.is_empty() {
+            let no_timer = |_| InferError::Internal { what: "the system has no timer" };
+            self.reconfigure(then).map_err(no_timer)?;
+            *filed = Arc::new(with(&filed));
+            self.changed(wall_s());
+            tracing::info!(model, changes = %json!(changes), "model file changed; loading it");
+        }
+        Ok(changes)
+    }
+
+    /// Looks at the files of models of which nothing is served because they could not be loaded: they may
+    /// have been mended.
+    pub(crate) async fn mend(&self) {
+        let sick = |model: &&Arc<Model>| {
+            let content = &model.config().content;
+            model.failure().is_some() && model.dispatcher().replicas() == 0 && content.is_some()
+        };
+        let models = self.models.load_full();
+        for model in models.iter().filter(sick) {
+            if let Err(error) = self.reread(model.name()).await {
+                tracing::warn!(model = model.name(), %error, "cannot look at a model file again");
+            }
+        }
     }
 
     /// Notes an attempt to load a configuration at `at_s` seconds since 1970.
@@ -242,19 +328,43 @@ impl Backend for Registry {
     }
 
     fn checks(&self) -> Vec<Check> {
-        let check = |model: &Arc<Model>| Check {
-            name: format!("model {}", model.name()),
-            problem: match model.availability() {
-                Availability::Ready | Availability::Asleep => None,
-                Availability::Loading => Some("no replica is warm yet".to_owned()),
-                Availability::Unavailable { reason } => Some(reason),
-            },
+        let config = self.config.load();
+        let strict = config.router.ready == ReadyWhen::All;
+        let started = match self.first(Duration::ZERO) {
+            _ if self.readiness.was_ready() => None,
+            First::Ready(_) => None,
+            First::Never { why } => Some(why.replace('\n', "; ")),
+            First::Waits(models) => {
+                let one = |(model, why)| format!("{model} ({why})");
+                let names: Vec<String> = models.into_iter().map(one).collect();
+                Some(format!("waiting for {}", names.join(", ")))
+            }
         };
-        let mut checks: Vec<Check> = self.models.load().iter().map(check).collect();
+        let stalled = self
+            .control
+            .stalled()
+            .map(|since| format!("the control loop has not turned for {} s", since.as_secs()));
+        let mut checks = vec![
+            Check::must("started", started),
+            Check::must("control loop", stalled),
+            Check::must("replicas in reach", self.readiness.cut_off()),
+        ];
         if let Some(problem) = self.leadership().name_taken() {
-            checks.push(Check { name: "own name".to_owned(), problem });
+            checks.push(Check::must("own name", problem));
         }
+        checks.extend(self.models.load().iter().map(|model| Check::of_model(&**model, strict)));
         checks
+    }
+
+    async fn order(&self, model: &Arc<Model>, order: Service) -> Result<Value, InferError> {
+        let changes = match order {
+            Service::Load => self.reread(model.name()).await?,
+            Service::Unload { .. } => Vec::new(),
+        };
+        let serves = (!changes.is_empty()).then(|| model.edition()).flatten();
+        let models = self.models.load_full();
+        service::order(&self.control, &models, (model, serves), order).await?;
+        Ok(if changes.is_empty() { json!({}) } else { json!({ "changes": changes }) })
     }
 
     fn refused(&self, model: Option<&Model>, error: &InferError) {

@@ -211,6 +211,13 @@ pub(super) fn tenants(state: &State) -> String {
 pub(super) fn problems(state: &State, paint: Paint) -> String {
     let mut lines: Vec<String> =
         state.problems.iter().map(|problem| paint.paint(Tone::Bad, problem)).collect();
+    for model in state.models.iter().filter(|_| state.ready) {
+        if let ("loading" | "unavailable", Some(reason)) =
+            (model.availability.as_str(), &model.reason)
+        {
+            lines.push(paint.paint(Tone::Bad, &format!("{} is not ready: {reason}", model.name)));
+        }
+    }
     for slice in state.slices() {
         for replica in &slice.replicas {
             if let Some(reason) = &replica.reason {
@@ -246,6 +253,9 @@ fn objective(model: &ModelState) -> String {
 fn ready(model: &ModelState, paint: Paint) -> String {
     let all: u32 = model.replicas.each().iter().map(|(_, count)| count).sum();
     let ready = model.replicas.ready;
+    if matches!(model.availability.as_str(), "asleep" | "unloaded") {
+        return paint.paint(Tone::Faint, &model.availability);
+    }
     let tone = if ready == 0 {
         Tone::Bad
     } else if ready < all {

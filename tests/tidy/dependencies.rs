@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::tree::{ROOT, report};
 
 /// Every package of the workspace and the others it may depend on (docs/explanation/architecture.md, "The layers").
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     (
         "sluice",
         &[
@@ -26,7 +26,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         "router",
         &["config", "control", "logging", "mig", "oip", "policy", "protocol", "serve", "store"],
     ),
-    ("config", &["logging", "mig", "oip", "policy", "tls"]),
+    ("config", &["content", "logging", "mig", "oip", "policy", "tls"]),
     ("control", &["config", "etcd", "mig", "policy", "protocol", "store", "tls"]),
     ("serve", &["config", "logging", "oip", "policy", "protocol", "tls"]),
     ("etcd", &["wire"]),
@@ -34,7 +34,8 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("oip", &[]),
     ("store", &[]),
     ("logging", &[]),
-    ("worker", &["logging", "mig", "oip", "protocol", "simgpu", "tls", "wire"]),
+    ("worker", &["content", "logging", "mig", "oip", "protocol", "simgpu", "tls", "wire"]),
+    ("content", &[]),
     ("fakenvml", &["mig"]),
     ("protocol", &["mig"]),
     ("mig", &[]),

@@ -167,6 +167,7 @@ fn desired(generation: u64, wish: &Wish) -> Desired {
         device: None,
         warmup: Vec::new(),
         warmup_file: None,
+        content: None,
     };
     let replica = |id: &u32| DesiredReplica {
         replica: *id,

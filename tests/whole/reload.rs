@@ -124,8 +124,7 @@ fn a_broken_file_changes_nothing_on_a_hangup_either() {
 fn reload_that_needs_a_restart_is_rejected_whole() {
     let (program, text) = start();
     let before = settings(&program);
-    let wants: [(&str, String); 3] = [
-        ("model.slow.version", text.replace("max_batch = 8", "max_batch = 8\nversion = \"2\"")),
+    let wants: [(&str, String); 2] = [
         ("router.max_connections", text.replace("[[model]]", "max_connections = 7\n[[model]]")),
         ("worker", text.clone() + "[[worker]]\ngpu = \"simulated:A100-80GB\"\n"),
     ];

@@ -15,6 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use content::Content;
 use oip::Datatype;
 use protocol::{Batch, ModelSpec, Part, Runtime, TensorHead};
 
@@ -151,10 +152,18 @@ fn string_lengths(row: usize, data: &[u8], batch: &Batch) -> Vec<u32> {
     batch.requests.iter().map(&mut length).collect()
 }
 
+/// How the reason begins where a model's files are not those that were ordered.
+pub(crate) const CHANGED: &str = "changed while loading";
+
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: std::io::Error },
+    /// The files are not those that were ordered, or not the same throughout.
+    #[error(
+        "{CHANGED}: {path} has the digest {found}, and {ordered} was ordered; reload to take it"
+    )]
+    Changed { path: String, ordered: String, found: String },
     #[error("{path} is not an ONNX model: {reason}")]
     NotAModel { path: String, reason: String },
     #[error("{path} cannot be run: {reason}")]
@@ -213,7 +222,27 @@ impl Surroundings {
     }
 }
 
+/// Loads a model whose files have the content that was ordered, from before they are read until after.
 pub fn load(spec: &ModelSpec, around: &Surroundings) -> Result<Box<dyn Engine>, LoadError> {
+    let (Some(ordered), protocol::Engine::Onnx { path }) = (&spec.content, &spec.engine) else {
+        return open(spec, around);
+    };
+    let read = |source| LoadError::Read { path: path.clone(), source };
+    let look = || content::read(Path::new(path)).map_err(read);
+    let changed = |found: &Content| LoadError::Changed {
+        path: path.clone(),
+        ordered: ordered.clone(),
+        found: found.digest().to_owned(),
+    };
+    let before = look()?;
+    if before.digest() != ordered {
+        return Err(changed(&before));
+    }
+    let engine = open(spec, around);
+    if before.still_holds() { engine } else { Err(changed(&look()?)) }
+}
+
+fn open(spec: &ModelSpec, around: &Surroundings) -> Result<Box<dyn Engine>, LoadError> {
     match &spec.engine {
         protocol::Engine::Onnx { path } => choice::load(path, spec, &around.onnxruntime),
         protocol::Engine::Server(server) => {

@@ -31,7 +31,7 @@ use protocol::{
 pub(crate) use self::warm::try_out;
 use self::{control::Worker, lane::Lane, listen::ListenError, replica::Replica, warm::Warm};
 use crate::{
-    engine::{Lost, Surroundings},
+    engine::{CHANGED, Lost, Surroundings},
     executor_paths,
 };
 
@@ -178,12 +178,17 @@ impl Executor {
         let mut warming = |batch| self.set(id, ReplicaState::Warming { batch });
         let loaded = warm::bring_up(spec, &self.args.surroundings, &self.lane, &mut warming);
         drop(loading);
-        // A file that cannot be loaded stays so; a server may do better next time.
-        let is_server = matches!(spec.engine, Engine::Server(_));
+        // A file that cannot be loaded stays so; a server may do better next time, and so may one that
+        // was being written.
+        let may_return =
+            |reason: &str| matches!(spec.engine, Engine::Server(_)) || reason.starts_with(CHANGED);
         let failed = match loaded {
             Ok(_) | Err(_) if self.lane.is_closed(replica) => None,
             Ok(warm) => self.serve(replica, warm).err().map(|lost| (lost.whole(), true)),
-            Err(reason) => Some((reason, is_server)),
+            Err(reason) => {
+                let crashed = may_return(&reason);
+                Some((reason, crashed))
+            }
         };
         if let Some((reason, crashed)) = failed {
             tracing::error!(replica = id, model = spec.name, reason, "model failed to load or run");

@@ -132,6 +132,7 @@ mod tests {
             device: None,
             warmup: Vec::new(),
             warmup_file: None,
+            content: None,
         };
         let runtime = OnnxRuntime::Missing { why: "this is a test".into() };
         let Inspected::Fails { reason } = inspect(Path::new("false"), &spec, &runtime, false)

@@ -115,6 +115,7 @@ impl SimWorkers {
             jobs: Vec::new(),
             tenants,
             drained: BTreeSet::new(),
+            unloaded: BTreeSet::new(),
             pins: Vec::new(),
             rules: rules(study, problem),
             workers,
@@ -329,7 +330,7 @@ fn worker((index, kind): (usize, &'static Kind)) -> SeenWorker {
 }
 
 fn terms(study: &Study, fleet: &SimFleet, problem: &Problem) -> Vec<ModelTerms> {
-    let edition = Edition { digest: 1, without_max_batch: 1, max_batch: 1 };
+    let edition = Edition { digest: 1, without_max_batch: 1, without_content: 1, max_batch: 1 };
     let kinds = study.gpus.iter().map(|gpus| gpus.kind);
     let profiles = kinds.flat_map(|kind| &kind.profiles).map(|profile| profile.name.clone());
     let editions: BTreeMap<String, Edition> = profiles.map(|name| (name, edition)).collect();

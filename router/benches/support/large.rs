@@ -142,6 +142,7 @@ fn model(index: usize, counted: &ModelMetrics, slices: &[SliceState]) -> ModelSt
     let limits: Vec<Limit> = on.map(limit).collect();
     ModelState {
         version: "1".to_owned(),
+        content: None,
         availability: "ready".to_owned(),
         reason: None,
         slo_ms: 50.0,

@@ -29,6 +29,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         }
     }
     changes.extend(measurements(old, new));
+    changes.extend(contents(old, new));
     changes.extend(certificates(old, new));
     changes
 }
@@ -88,6 +89,21 @@ fn measurements<'c>(old: &'c Config, new: &'c Config) -> impl Iterator<Item = Ch
             path: format!("model.{}.profile_csv (content)", model.name),
             old: rows(then.rows().len()),
             new: rows(now.rows().len()),
+            effect: Effect::Live,
+        })
+    })
+}
+
+/// Models whose file kept its name and changed its content.
+fn contents<'c>(old: &'c Config, new: &'c Config) -> impl Iterator<Item = Change> + 'c {
+    new.models.iter().filter_map(|model| {
+        let before = old.models.iter().find(|before| before.name == model.name)?;
+        let (then, now) = (before.content.as_ref()?, model.content.as_ref()?);
+        let is_new = then != now && before.engine.file() == model.engine.file();
+        is_new.then(|| Change {
+            path: format!("model.{}.path (content)", model.name),
+            old: Some(then.clone()),
+            new: Some(now.clone()),
             effect: Effect::Live,
         })
     })

@@ -51,7 +51,7 @@ pub use self::{
         log::Log,
         model::{Class, Device, Engine, Model, Replicas, Server, Shape, Warmup},
         planner::Planner,
-        router::{AccessLog, RouterSettings},
+        router::{AccessLog, ReadyWhen, RouterSettings},
         tls::Tls,
         tracing::Tracing,
         worker::{Cores, Gpu, Join, JoinTls, Slice, Worker, read_token},

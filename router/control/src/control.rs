@@ -1,14 +1,27 @@
 //! The control plane's parts: what it stores and knows, and whether it may act.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use config::Config;
 use store::{Change, Records};
 
 use crate::{
-    clock::WallClock, fleet::Fleet, jobs::Jobs, leader::Leadership, learned::Learned,
-    orders::Orders, pause::Pause, plan::Planned, plane::DataPlane,
+    clock::{WallClock, whole_ms},
+    fleet::Fleet,
+    jobs::Jobs,
+    leader::Leadership,
+    learned::Learned,
+    orders::Orders,
+    pause::Pause,
+    plan::Planned,
+    plane::DataPlane,
 };
 
 #[derive(Debug)]
@@ -23,7 +36,12 @@ pub struct Control {
     config: ArcSwap<Config>,
     clock: WallClock,
     pause: Pause,
+    /// When the last round ended, in milliseconds since the start.
+    turned_ms: AtomicU64,
 }
+
+/// How long a control round may take until it is taken to hang.
+const STALLED: Duration = Duration::from_secs(10);
 
 /// What the control plane has stored, and whether this router may change it.
 #[derive(Debug)]
@@ -49,6 +67,7 @@ impl Control {
             config: ArcSwap::from_pointee(config),
             clock: WallClock::start(),
             pause: Pause::default(),
+            turned_ms: AtomicU64::new(0),
         })
     }
 
@@ -86,6 +105,19 @@ impl Control {
 
     pub fn clock(&self) -> WallClock {
         self.clock
+    }
+
+    /// A round has ended, or there is none to do at a router that follows.
+    pub(crate) fn turned(&self) {
+        self.turned_ms.store(whole_ms(self.clock.elapsed()), Ordering::Relaxed);
+    }
+
+    /// Since when no round has ended, if that is too long at the router that leads.
+    pub fn stalled(&self) -> Option<Duration> {
+        self.leadership.acts()?;
+        let turned = Duration::from_millis(self.turned_ms.load(Ordering::Relaxed));
+        let since = self.clock.elapsed().saturating_sub(turned);
+        (since > STALLED).then_some(since)
     }
 
     pub fn config(&self) -> Arc<Config> {

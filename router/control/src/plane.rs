@@ -50,6 +50,8 @@ pub struct Attach<'a> {
     pub simulated: bool,
     /// The revision of its model: responses of another are not cached beside its own.
     pub digest: u64,
+    /// The version of its model.
+    pub version: &'a str,
     /// How it is reached, and what its warm-up showed.
     pub ready: &'a ReadyReplica,
 }

@@ -84,7 +84,13 @@ impl Revisions {
                     let digest = spec.digest();
                     let max_batch = spec.max_batch;
                     let without = ModelSpec { max_batch: 0, ..spec.clone() }.digest();
-                    let edition = Edition { digest, without_max_batch: without, max_batch };
+                    let unknown = ModelSpec { content: None, ..spec.clone() };
+                    let edition = Edition {
+                        digest,
+                        without_max_batch: without,
+                        without_content: unknown.digest(),
+                        max_batch,
+                    };
                     terms.editions.insert(profile.clone(), edition);
                     self.specs.insert(digest, spec);
                 }
@@ -141,6 +147,7 @@ pub(crate) fn read(control: &Control, revisions: &mut Revisions, rested: bool) -
         jobs: records.iter().map(|record| training_job(&config, record, has_gpus)).collect(),
         tenants: tenants(&config),
         drained: orders.drains.keys().cloned().collect(),
+        unloaded: orders.unloads.keys().cloned().collect(),
         pins: orders.pins.iter().map(pin_order).collect(),
         rules: rules(&config),
     }

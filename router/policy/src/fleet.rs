@@ -94,6 +94,10 @@ pub enum Absent {
     Loading,
     /// It is scaled to zero until the next request.
     Asleep,
+    /// The fleet has no room for it.
+    Unplaced {
+        why: String,
+    },
     Failed {
         why: String,
         /// Whether waiting may help.

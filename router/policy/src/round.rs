@@ -175,7 +175,7 @@ impl PlaceMemory {
             let loads_in = self.demands.load_time(&model.name);
             let asleep = model.replicas_min == 0 && forecast.why == Why::Idle;
             let absent = match failures.get(&model.name) {
-                Some(why) => Absent::Failed { why: why.clone(), returns: true },
+                Some(why) => Absent::Unplaced { why: why.clone() },
                 None if asleep => Absent::Asleep,
                 None => Absent::Loading,
             };

@@ -108,6 +108,15 @@ pub enum InferError {
     /// The protocol has this, Sluice does not.
     #[error("{what} is not supported")]
     Unsupported { what: &'static str },
+    /// Only the router that leads takes orders.
+    #[error("this router does not lead; nothing was changed; {}", at(.leader.as_deref()))]
+    Follows {
+        /// The admin address of the leader, if it is known.
+        leader: Option<String>,
+    },
+    /// An order could not be made durable.
+    #[error("the order cannot be stored; nothing was changed: {cause}")]
+    Unkept { cause: String },
     /// Every connection slot is taken.
     #[error("{open} connections are open, the most allowed")]
     TooManyConnections { open: u64 },
@@ -142,6 +151,8 @@ impl InferError {
             | Self::NoReplica { .. }
             | Self::Unavailable { .. }
             | Self::OutOfRoom { .. }
+            | Self::Follows { .. }
+            | Self::Unkept { .. }
             | Self::TooManyConnections { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLate { .. } | Self::DeadlineTooShort { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Unwritable(cause) if asks_for_binary(cause) => StatusCode::BAD_REQUEST,
@@ -182,6 +193,8 @@ impl InferError {
             Self::Unwritable(cause) if asks_for_binary(cause) => "invalid",
             Self::Replica { .. } | Self::Unwritable(_) | Self::Internal { .. } => "failed",
             Self::Unsupported { .. } => "unsupported",
+            Self::Follows { .. } => "not_leader",
+            Self::Unkept { .. } => "storage",
         }
     }
 
@@ -224,6 +237,8 @@ impl InferError {
             | Self::Replica { .. }
             | Self::Unwritable(_)
             | Self::Unsupported { .. }
+            | Self::Follows { .. }
+            | Self::Unkept { .. }
             | Self::Internal { .. } => None,
         }
     }
@@ -234,6 +249,13 @@ impl From<Infallible> for InferError {
     fn from(never: Infallible) -> Self {
         match never {}
     }
+}
+
+fn at(leader: Option<&str>) -> String {
+    leader.map_or_else(
+        || "no leader is known".to_owned(),
+        |leader| format!("ask the router whose admin address is {leader}"),
+    )
 }
 
 /// Whether the same request asking for binary would be answered.

@@ -39,7 +39,8 @@ use crate::{
 pub trait Served: Send + Sync + 'static {
     fn name(&self) -> &str;
 
-    fn version(&self) -> &str;
+    /// That of the replica that last came into rotation; before the first, as configured.
+    fn version(&self) -> String;
 
     /// What runs it, as its replicas report it.
     fn platform(&self) -> String;
@@ -63,9 +64,6 @@ pub trait Served: Send + Sync + 'static {
 
     fn availability(&self) -> Availability;
 
-    /// Takes it out of service, or puts it back. Doing either twice is doing it once.
-    fn set_in_service(&self, in_service: bool);
-
     /// Whether equal requests may be answered from memory.
     fn remembers(&self) -> bool;
 
@@ -76,23 +74,29 @@ pub trait Served: Send + Sync + 'static {
     fn infer(&self, request: Request) -> impl Future<Output = Result<Answer, InferError>> + Send;
 }
 
+/// Why a model that was unloaded is not served.
+pub const UNLOADED: &str = "unloaded by request";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// At least one replica is warm.
     Ready,
-    Loading,
+    Loading {
+        /// Why no replica is warm, as far as that is known.
+        why: String,
+    },
     /// It has no replica because nobody has asked for it; the next request brings one.
     Asleep,
+    /// An operator has taken it out of service.
+    Unloaded,
     /// It cannot be asked, and nothing is being done about it.
-    Unavailable {
-        reason: String,
-    },
+    Unavailable { reason: String },
 }
 
 #[derive(Debug)]
 pub struct Model {
     name: String,
-    version: String,
+    version: ArcSwap<String>,
     config: ArcSwap<config::Model>,
     shape: ArcSwapOption<Shape>,
     /// The revision of the replica that last came into rotation.
@@ -114,6 +118,8 @@ pub struct Failure {
     pub reason: String,
     /// Whether its executor is being started again, so that waiting may help.
     pub returns: bool,
+    /// Whether the fleet of now has no room for it.
+    pub unplaced: bool,
 }
 
 /// What a replica said of the model itself.
@@ -131,7 +137,7 @@ impl Model {
         dispatcher.reconfigure(config, weights);
         Ok(Self {
             name: config.name.clone(),
-            version: config.version.clone(),
+            version: ArcSwap::from_pointee(config.version.clone()),
             config: ArcSwap::from_pointee(config.clone()),
             shape: ArcSwapOption::empty(),
             edition: Mutex::new(None),
@@ -180,7 +186,22 @@ impl Model {
 
     /// A replica could not be had, or is gone.
     pub fn failed(&self, failure: Failure) {
-        *self.failure.lock() = Some(failure);
+        let before = self.failure.lock().replace(failure.clone());
+        let serving = self.dispatcher.replicas();
+        if serving > 0 && before.is_none_or(|before| before.reason != failure.reason) {
+            let (model, reason) = (&self.name, failure.reason);
+            tracing::warn!(model, reason, serving, "replica failed; those in rotation serve on");
+        }
+    }
+
+    /// The revision of the replica that last came into rotation.
+    pub fn edition(&self) -> Option<u64> {
+        *self.edition.lock()
+    }
+
+    /// It is to be loaded again: that it failed before says nothing.
+    pub fn forgive(&self) {
+        *self.failure.lock() = None;
     }
 
     /// Why its last replica failed, until one is warm.
@@ -221,13 +242,15 @@ impl Model {
         let totals = metrics.totals();
         let (availability, reason) = match self.availability() {
             Availability::Ready => ("ready", None),
-            Availability::Loading => ("loading", None),
+            Availability::Loading { why } => ("loading", Some(why)),
             Availability::Asleep => ("asleep", None),
+            Availability::Unloaded => ("unloaded", Some(UNLOADED.to_owned())),
             Availability::Unavailable { reason } => ("unavailable", Some(reason)),
         };
         View {
             name: self.name.clone(),
-            version: self.version.clone(),
+            version: self.version(),
+            content: config.content.clone(),
             availability: availability.to_owned(),
             reason,
             slo_ms: config.slo.as_secs_f64() * 1e3,
@@ -256,13 +279,24 @@ impl Model {
         }
     }
 
+    /// Takes it out of service, or puts it back. Doing either twice is doing it once.
+    pub fn set_in_service(&self, in_service: bool) {
+        let before = self.in_service.swap(in_service, Ordering::Relaxed);
+        if before && !in_service {
+            self.cache.clear();
+        }
+    }
+
     /// Whether it has no replica until it is asked for.
     pub fn sleep(&self, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
     }
 
     /// A replica of revision `digest` comes into rotation: what others answered is not given again.
-    pub fn came(&self, digest: u64) {
+    pub fn came(&self, digest: u64, version: &str) {
+        if **self.version.load() != *version {
+            self.version.store(Arc::new(version.to_owned()));
+        }
         let before = self.edition.lock().replace(digest);
         if before.is_some_and(|before| before != digest) {
             self.cache.clear();
@@ -350,8 +384,8 @@ impl Served for Model {
         &self.name
     }
 
-    fn version(&self) -> &str {
-        &self.version
+    fn version(&self) -> String {
+        String::clone(&self.version.load())
     }
 
     fn platform(&self) -> String {
@@ -382,7 +416,7 @@ impl Served for Model {
 
     fn availability(&self) -> Availability {
         if !self.in_service.load(Ordering::Relaxed) {
-            return Availability::Unavailable { reason: "unloaded by request".to_owned() };
+            return Availability::Unloaded;
         }
         if self.dispatcher.replicas() > 0 {
             return Availability::Ready;
@@ -391,17 +425,13 @@ impl Served for Model {
             return Availability::Asleep;
         }
         match &*self.failure.lock() {
-            Some(Failure { reason, returns: false }) => {
+            Some(Failure { reason, returns: false, .. }) => {
                 Availability::Unavailable { reason: reason.clone() }
             }
-            Some(Failure { returns: true, .. }) | None => Availability::Loading,
-        }
-    }
-
-    fn set_in_service(&self, in_service: bool) {
-        self.in_service.store(in_service, Ordering::Relaxed);
-        if !in_service {
-            self.cache.clear();
+            Some(Failure { reason, returns: true, .. }) => {
+                Availability::Loading { why: reason.clone() }
+            }
+            None => Availability::Loading { why: "no replica is warm yet".to_owned() },
         }
     }
 
@@ -410,7 +440,7 @@ impl Served for Model {
     }
 
     fn stats(&self) -> ModelStats {
-        self.dispatcher.tally().stats(&self.name, &self.version)
+        self.dispatcher.tally().stats(&self.name, &self.version())
     }
 
     fn infer(&self, request: Request) -> impl Future<Output = Result<Answer, InferError>> + Send {

@@ -24,10 +24,10 @@ impl Target<'_> {
             return Err(InferError::UnknownModel { model: clipped(&self.model) });
         };
         match &self.version {
-            Some(version) if version != model.version() => Err(InferError::UnknownVersion {
+            Some(version) if **version != *model.version() => Err(InferError::UnknownVersion {
                 model: model.name().to_owned(),
                 version: clipped(version),
-                available: model.version().to_owned(),
+                available: model.version(),
             }),
             Some(_) | None => Ok(model),
         }

@@ -56,7 +56,7 @@ endpoints! {
     GET "/details.js" OPEN false console::details, "Its script: details of slices and jobs.";
     GET "/livez" OPEN false routes::live, "Liveness: 200 while the process runs.";
     GET "/readyz" OPEN false routes::ready::<B>,
-        "Readiness: 200 if every model can be served; `?verbose` lists each check.";
+        "Readiness: 200 if this router can serve; `?verbose` lists each check and each model.";
     GET "/v2/health/live" OPEN false routes::live, "The same as `/livez`.";
     GET "/v2/health/ready" OPEN false routes::ready::<B>, "The same as `/readyz`.";
     GET "/metrics" OPEN false routes::metrics::<B>, "Every metric, for Prometheus.";

@@ -6,8 +6,12 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use serve::{
-    doors::oip::{ServerState, backend::Backend, models},
-    model::{Availability, Served},
+    doors::oip::{
+        ServerState,
+        backend::{Backend, Check},
+        models,
+    },
+    model::{Availability, Served, UNLOADED},
     reply::{self, Reply},
 };
 
@@ -21,13 +25,15 @@ pub(super) fn ready<B: Backend>(state: &ServerState<B>, verbose: bool) -> Respon
     let mut lines = String::new();
     let mut ready = true;
     let draining = state.drain.is_draining().then(|| "a stop has begun".to_owned());
-    let checks = state.backend.checks().into_iter().map(|check| (check.name, check.problem));
-    for (name, problem) in [("not draining".to_owned(), draining)].into_iter().chain(checks) {
-        ready &= problem.is_none();
+    let draining = Check::must("not draining", draining);
+    for check in [draining].into_iter().chain(state.backend.checks()) {
+        let Check { name, problem, note, counts } = check;
+        ready &= problem.is_none() || !counts;
         // Writing to a string cannot fail.
-        let _: std::fmt::Result = match problem {
-            None => writeln!(lines, "[+]{name} ok"),
-            Some(problem) => writeln!(lines, "[-]{name} failed: {problem}"),
+        let _: std::fmt::Result = match (problem, note) {
+            (None, None) => writeln!(lines, "[+]{name} ok"),
+            (None, Some(note)) => writeln!(lines, "[+]{name} ok: {note}"),
+            (Some(problem), _) => writeln!(lines, "[-]{name} failed: {problem}"),
         };
     }
     lines.push_str(if ready { "ready\n" } else { "not ready\n" });
@@ -43,8 +49,9 @@ pub(super) fn models<B: Backend>(backend: &B) -> Value {
 fn model_view(model: &impl Served) -> Value {
     let (state, reason) = match model.availability() {
         Availability::Ready => ("ready", None),
-        Availability::Loading => ("loading", None),
+        Availability::Loading { why } => ("loading", Some(why)),
         Availability::Asleep => ("asleep", None),
+        Availability::Unloaded => ("unloaded", Some(UNLOADED.to_owned())),
         Availability::Unavailable { reason } => ("unavailable", Some(reason)),
     };
     json!({

@@ -5,9 +5,9 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serve::{count::ModelMetrics, trace::SpanTotals};
 
 use super::{
-    BATCHES, BUILD, CACHE, CACHE_BYTES, IN_FLIGHT, LATE, LIMIT, LOG_DROPPED, OBJECTIVE, OLDEST,
-    REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUESTS, SPANS, Spec, TARGET, TENANT_RATE,
-    TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet, lead, loans,
+    BATCHES, BUILD, CACHE, CACHE_BYTES, IN_FLIGHT, LATE, LIMIT, LOG_DROPPED, MODEL_READY,
+    OBJECTIVE, OLDEST, REFUSALS, RELOAD_AT, RELOAD_OK, REPLICAS, REQUESTS, SPANS, Spec, TARGET,
+    TENANT_RATE, TENANT_REQUESTS, TENANT_ROWS, WAITING, WITHIN, fleet, lead, loans,
     page::{count, merge, number},
     placement,
 };
@@ -54,6 +54,10 @@ fn model(model: &ModelState) {
     let asleep = ("asleep", u32::from(model.availability == "asleep"));
     for (state, replicas) in model.replicas.each().into_iter().chain([asleep]) {
         number(&REPLICAS, [name, state], f64::from(replicas));
+    }
+    match model.availability.as_str() {
+        "asleep" | "unloaded" => {}
+        availability => each(&MODEL_READY, u8::from(availability == "ready").into()),
     }
     labelled(&CACHE, name, totals.cache.each());
     each(&CACHE_BYTES, model.cache.map_or(0.0, |cache| cache.bytes as f64));

@@ -106,6 +106,13 @@ const REPLICAS: Spec = Spec::new(
     &["model", "state"],
     "Replicas by state: starting, warming, ready, draining or failed. State asleep is 1 while the model is scaled to zero.",
 );
+const MODEL_READY: Spec = Spec::new(
+    "sluice_model_ready",
+    Unit::Count,
+    Kind::Gauge,
+    MODEL,
+    "1 if the model has a ready replica, 0 if not; absent while it is asleep or unloaded.",
+);
 const CACHE: Spec = Spec::new(
     "sluice_cache_requests_total",
     Unit::Count,
@@ -199,6 +206,7 @@ pub const ALL: &[Spec] = &[
     LIMIT,
     FORMER_LIMIT,
     REPLICAS,
+    MODEL_READY,
     CACHE,
     CACHE_BYTES,
     fleet::WORKERS,

@@ -95,14 +95,26 @@ async fn readyz_lists_every_check_if_asked() {
     client.post("/v2/repository/models/echo/unload", &[], "").await;
     let mut client = server.admin_client().await;
     let readyz = client.get("/readyz?verbose").await;
-    assert_eq!(readyz.status, 503);
+    assert_eq!(readyz.status, 200);
     assert_eq!(
         readyz.body,
-        "[+]not draining ok\n[-]model echo failed: unloaded by request\n[+]model wide ok\n\
-         [+]model a/b c ok\n[+]model cold ok\nnot ready\n"
+        "[+]not draining ok\n[+]model echo ok: unloaded by request\n[+]model wide ok\n\
+         [+]model a/b c ok\n[-]model cold failed: no replica is warm yet\nready\n"
     );
-    assert_eq!(client.get("/readyz").await.json()["reason"], "no_replica");
+    assert_eq!(client.get("/readyz").await.json()["ready"], true);
     assert_eq!(client.get("/livez").await.status, 200, "liveness does not depend on models");
+}
+
+#[tokio::test]
+async fn readyz_needs_every_model_where_the_router_is_strict() {
+    let server = Server::limited(|settings| settings.ready = config::ReadyWhen::All).await;
+    let mut client = server.admin_client().await;
+    let readyz = client.get("/readyz?verbose").await;
+    assert_eq!(readyz.status, 503);
+    let said = String::from_utf8_lossy(&readyz.body).into_owned();
+    assert!(said.ends_with("[-]model cold failed: no replica is warm yet\nnot ready\n"), "{said}");
+    let reply = client.get("/readyz").await;
+    assert_eq!((reply.status.as_u16(), &reply.json()["reason"]), (503, &json!("no_replica")));
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use oip::{Datatype, Signature, TensorSpec, model::ModelStats};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use serve::{
-    doors::oip::backend::{Backend, Check},
+    doors::oip::backend::{Backend, Check, Service},
     error::InferError,
     model::{Availability, Served},
     request::{Answer, Request},
@@ -81,8 +81,8 @@ impl Served for Echo {
         self.name
     }
 
-    fn version(&self) -> &str {
-        "1"
+    fn version(&self) -> String {
+        "1".to_owned()
     }
 
     fn platform(&self) -> String {
@@ -107,14 +107,10 @@ impl Served for Echo {
 
     fn availability(&self) -> Availability {
         match (self.in_service.load(Ordering::Relaxed), &self.signature) {
-            (false, _) => Availability::Unavailable { reason: "unloaded by request".to_owned() },
+            (false, _) => Availability::Unloaded,
             (true, Some(_)) => Availability::Ready,
-            (true, None) => Availability::Loading,
+            (true, None) => Availability::Loading { why: "no replica is warm yet".to_owned() },
         }
-    }
-
-    fn set_in_service(&self, in_service: bool) {
-        self.in_service.store(in_service, Ordering::Relaxed);
     }
 
     fn remembers(&self) -> bool {
@@ -146,12 +142,14 @@ impl Served for Echo {
 /// The models, and what was refused before it reached one.
 pub(crate) struct Models {
     models: Vec<Arc<Echo>>,
+    /// Whether the router is ready only if every model is.
+    strict: bool,
     /// Refusals by model and reason.
     pub(crate) refusals: Mutex<HashMap<(String, &'static str), u32>>,
 }
 
 impl Models {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(strict: bool) -> Self {
         let one = |name: &str, datatype, shape: &[i64]| {
             vec![TensorSpec { name: name.to_owned(), datatype, shape: shape.to_vec() }]
         };
@@ -169,7 +167,7 @@ impl Models {
             Echo::new("a/b c", Some(numbers)),
             Echo::new("cold", None),
         ];
-        Self { models, refusals: Mutex::default() }
+        Self { models, strict, refusals: Mutex::default() }
     }
 
     pub(crate) fn refused_for(&self, model: &str, reason: &'static str) -> u32 {
@@ -193,15 +191,12 @@ impl Backend for Models {
     }
 
     fn checks(&self) -> Vec<Check> {
-        let problem = |model: &Echo| match model.availability() {
-            Availability::Unavailable { reason } => Some(reason),
-            Availability::Ready | Availability::Loading | Availability::Asleep => None,
-        };
-        let check = |model: &Arc<Echo>| Check {
-            name: format!("model {}", model.name),
-            problem: problem(model),
-        };
-        self.models.iter().map(check).collect()
+        self.models.iter().map(|model| Check::of_model(&**model, self.strict)).collect()
+    }
+
+    async fn order(&self, model: &Arc<Echo>, order: Service) -> Result<Value, InferError> {
+        model.in_service.store(order == Service::Load, Ordering::Relaxed);
+        Ok(json!({}))
     }
 
     fn refused(&self, model: Option<&Echo>, error: &InferError) {

@@ -322,7 +322,7 @@ async fn an_unloaded_model_is_unavailable_until_it_is_loaded() {
     assert_eq!(replied.status, 503);
     assert_eq!(replied.error(), "echo is unavailable: unloaded by request");
     assert_eq!(client.get("/v2/models/echo/ready").await.status, 503);
-    assert_eq!(client.get("/v2/health/ready").await.status, 503);
+    assert_eq!(client.get("/v2/health/ready").await.status, 200, "the router serves the others");
     let load = "/v2/repository/models/echo/load";
     assert_eq!(client.post(load, &[], "{}").await.status, 200);
     assert_eq!(client.post(load, &[], "").await.status, 200, "loading twice is loading once");

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use config::{AccessLog, Key, ObjectiveError, RouterSettings, Tenant};
+use config::{AccessLog, Key, ObjectiveError, ReadyWhen, RouterSettings, Tenant};
 use router::{
     admin::{self, Admin, Hooks},
     orders::{Order, OrderError},
@@ -58,6 +58,8 @@ pub(crate) fn settings() -> RouterSettings {
         idle_timeout: FOREVER,
         drain_delay: Duration::ZERO,
         drain_timeout: FOREVER,
+        ready: ReadyWhen::Serving,
+        ready_timeout: FOREVER,
         access_log: AccessLog::All,
     }
 }
@@ -76,7 +78,8 @@ impl Server {
     pub(crate) async fn with(settings: RouterSettings, tenants: &[Tenant], keys: &[Key]) -> Self {
         let drain = Arc::new(Drain::default());
         let access = Access::new(tenants, keys);
-        let state = Arc::new(ServerState::new(Models::new(), settings, access, Arc::clone(&drain)));
+        let models = Models::new(settings.ready == ReadyWhen::All);
+        let state = Arc::new(ServerState::new(models, settings, access, Arc::clone(&drain)));
         let tcp = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let admin_tcp = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let (address, admin) = (tcp.local_addr().unwrap(), admin_tcp.local_addr().unwrap());

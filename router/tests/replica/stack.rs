@@ -28,6 +28,7 @@ pub(crate) fn settings(cache_mib: u64) -> Settings {
     Settings {
         name: "echo".to_owned(),
         version: "1".to_owned(),
+        content: None,
         engine: Engine::Onnx { path: PathBuf::from("echo.onnx") },
         profile: None,
         slo: Duration::from_secs(60),

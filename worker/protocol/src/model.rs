@@ -9,6 +9,9 @@ pub struct ModelSpec {
     pub name: String,
     pub version: String,
     pub engine: Engine,
+    /// The digest that the model's files must have, in hexadecimal digits; absent, any will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// The most rows a batch will have, at least 1.
     pub max_batch: u32,
     /// What the operator says it needs, in MiB; 0 if nothing was said.

@@ -174,6 +174,7 @@ fn echo() -> ModelSpec {
         device: None,
         warmup: Vec::new(),
         warmup_file: None,
+        content: None,
     }
 }
 

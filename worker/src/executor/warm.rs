@@ -212,6 +212,7 @@ mod tests {
             device: None,
             warmup: Vec::new(),
             warmup_file: None,
+            content: None,
         }
     }
 

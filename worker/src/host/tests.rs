@@ -63,6 +63,7 @@ fn desired(generation: u64, replicas: &[u32]) -> Desired {
         device: None,
         warmup: Vec::new(),
         warmup_file: None,
+        content: None,
     };
     let replica = |id: &u32| DesiredReplica {
         replica: *id,

@@ -53,6 +53,10 @@ table! {
         drain_delay: Duration = "drain_delay_s" or(Duration::from_secs(5)), Seconds(0..=DAY_S), Live;
         /// How long a stopping router then waits for requests in flight.
         drain_timeout: Duration = "drain_timeout_s" or(Duration::from_secs(30)), Seconds(0..=DAY_S), Live;
+        /// When `/readyz` succeeds.
+        ready: ReadyWhen = "ready" or(ReadyWhen::Serving), ready_words(), Live;
+        /// How long a router that starts waits for a model before it is ready without it. A model server's own `ready_timeout_s` counts if it is longer.
+        ready_timeout: Duration = "ready_timeout_s" or(Duration::from_secs(300)), Seconds(1..=DAY_S), Live;
         /// Requests that get a log line.
         access_log: AccessLog = "access_log" or(AccessLog::Errors), access_logs(), Live;
     }
@@ -67,6 +71,19 @@ pub enum AccessLog {
     Errors,
     /// Every request.
     All,
+}
+
+/// When a router is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyWhen {
+    /// Once it was ready, for as long as it can answer.
+    Serving,
+    /// While every model is ready, asleep or unloaded.
+    All,
+}
+
+fn ready_words() -> OneOf<ReadyWhen> {
+    OneOf(vec![("serving", ReadyWhen::Serving), ("all", ReadyWhen::All)])
 }
 
 fn access_logs() -> OneOf<AccessLog> {

@@ -234,6 +234,7 @@ impl Fleet {
                             profile: &slice.profile,
                             simulated,
                             digest: replica.digest,
+                            version: &replica.version,
                             ready,
                         };
                         self.plane.attach(&id, &attach);

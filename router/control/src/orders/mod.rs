@@ -1,6 +1,6 @@
 //! Orders: what an operator wants of the fleet until he says otherwise.
 //!
-//! A worker is drained, a replica is pinned. An order is made durable before anybody hears of it, so
+//! A worker is drained, a replica is pinned, a model is unloaded. An order is made durable before anybody hears of it, so
 //! that a router that starts again goes on where it was. Routers that share an etcd share their orders
 //! there, changed objectives among them: the leader takes them, the others hear of them.
 
@@ -32,6 +32,7 @@ pub const MOST_PINS: usize = 10_000;
 const DRAIN: &str = "drain/";
 const PIN: &str = "pin/";
 const OBJECTIVE: &str = "objective/";
+const UNLOAD: &str = "unload/";
 
 /// Every order that stands.
 ///
@@ -48,6 +49,8 @@ pub struct StandingOrders {
     pub drains: BTreeMap<String, Drain>,
     /// Replicas that shall be where they are wanted, the oldest order first.
     pub pins: Vec<Pin>,
+    /// Models that shall not be served, by name.
+    pub unloads: BTreeMap<String, Unload>,
     /// Objectives other than those in the files, by model. Only routers that share them keep them.
     pub objectives: BTreeMap<String, Aim>,
 }
@@ -62,6 +65,14 @@ pub struct Aim {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
+    pub by: String,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+}
+
+/// A model is taken out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unload {
     pub by: String,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
@@ -162,6 +173,26 @@ impl Orders {
         })
     }
 
+    /// Takes a model out of service; one that is out already stays as it is. Writes to the disk.
+    pub fn unload(&self, model: &str, unload: Unload) -> Result<(), KeepError> {
+        self.change(|standing| {
+            if standing.unloads.contains_key(model) {
+                return Change::default();
+            }
+            let change = Change::default().put(format!("{UNLOAD}{model}"), value(&unload));
+            standing.unloads.insert(model.to_owned(), unload);
+            change
+        })
+    }
+
+    /// Puts a model back in service. Writes to the disk.
+    pub fn load(&self, model: &str) -> Result<(), KeepError> {
+        self.change(|standing| match standing.unloads.remove(model) {
+            Some(_) => Change::default().delete(format!("{UNLOAD}{model}")),
+            None => Change::default(),
+        })
+    }
+
     /// Pins a replica, and forgets the pin at the place that its model shall leave for it. Writes to
     /// the disk.
     pub fn pin(&self, pin: Pin) -> Result<(), KeepError> {
@@ -223,6 +254,8 @@ impl StandingOrders {
             self.drains.extend(known(key, value).map(|drain| (worker.to_owned(), drain)));
         } else if let Some(model) = key.strip_prefix(OBJECTIVE) {
             self.objectives.extend(known(key, value).map(|aim| (model.to_owned(), aim)));
+        } else if let Some(model) = key.strip_prefix(UNLOAD) {
+            self.unloads.extend(known(key, value).map(|unload| (model.to_owned(), unload)));
         } else if key.starts_with(PIN) {
             self.pins.extend(known::<Pin>(key, value));
         }
@@ -233,6 +266,8 @@ impl StandingOrders {
             self.drains.remove(worker);
         } else if let Some(model) = gone.strip_prefix(OBJECTIVE) {
             self.objectives.remove(model);
+        } else if let Some(model) = gone.strip_prefix(UNLOAD) {
+            self.unloads.remove(model);
         } else if gone.starts_with(PIN) {
             self.pins.retain(|pin| key(pin) != gone);
         }
@@ -240,6 +275,10 @@ impl StandingOrders {
 
     pub fn drains(&self, worker: &str) -> bool {
         self.drains.contains_key(worker)
+    }
+
+    pub fn unloads(&self, model: &str) -> bool {
+        self.unloads.contains_key(model)
     }
 
     pub fn pin(&self, model: &str, at: &SliceId) -> Option<&Pin> {

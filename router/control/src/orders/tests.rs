@@ -98,15 +98,36 @@ fn what_another_router_changed_is_taken_in_and_other_records_are_let_be() {
     orders.learn(put(key(&pin(1, Some(0))), value(&pin(1, Some(0)))));
     orders.learn(put(key(&pin(1, None)), value(&pin(1, None))));
     orders.learn(put("objective/digits".to_owned(), value(&aim)));
+    let unload = Unload { by: "bob".to_owned(), since_ms: 8 };
+    orders.learn(put("unload/digits".to_owned(), value(&unload)));
     orders.learn(put("job/1".to_owned(), serde_json::json!({"id": 1})));
     let all = StandingOrders {
         drains: [("east".to_owned(), drain)].into(),
         pins: vec![pin(1, None)],
+        unloads: [("digits".to_owned(), unload)].into(),
         objectives: [("digits".to_owned(), aim)].into(),
     };
     assert_eq!(*orders.standing(), all);
-    for key in ["drain/east", &key(&pin(1, None)), "objective/digits", "account/ada"] {
+    let keys =
+        ["drain/east", &key(&pin(1, None)), "objective/digits", "unload/digits", "account/ada"];
+    for key in keys {
         orders.learn(Change::default().delete(key));
     }
     assert_eq!(*orders.standing(), StandingOrders::default());
+}
+
+#[test]
+fn a_model_stays_unloaded_until_it_is_loaded() {
+    let folder = Folder::new("unload");
+    let orders = folder.open();
+    let unload = |by: &str| Unload { by: by.to_owned(), since_ms: 7 };
+    orders.unload("digits", unload("ada")).unwrap();
+    orders.unload("digits", unload("bob")).unwrap();
+    drop(orders);
+    let again = folder.open();
+    assert_eq!(again.standing().unloads, [("digits".to_owned(), unload("ada"))].into());
+    again.load("digits").unwrap();
+    again.load("digits").unwrap();
+    drop(again);
+    assert_eq!(*folder.open().standing(), StandingOrders::default());
 }

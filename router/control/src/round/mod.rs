@@ -60,6 +60,7 @@ pub async fn run(control: Weak<Control>) {
                 writer.flush(&control, &rounds.memory).await;
             }
             control.pause().paused();
+            control.turned();
             let mut pause = control.pause().changed();
             drop(control);
             let _ = timeout(TICK, pause.wait_for(|wanted| !wanted)).await;
@@ -67,6 +68,7 @@ pub async fn run(control: Weak<Control>) {
         }
         let Some(term) = control.leadership().acts() else {
             rounds = None;
+            control.turned();
             drop(control);
             // Whether there is news or not, the next pass looks.
             let _ = timeout(TICK, news.changed()).await;
@@ -84,6 +86,7 @@ pub async fn run(control: Weak<Control>) {
         writer.write(&control, &current.memory).await;
         let wait = current.wait(&round);
         rounds = Some(current);
+        control.turned();
         control.pause().ran();
         let mut pause = control.pause().changed();
         drop(control);

@@ -25,6 +25,7 @@ pub fn of(model: &config::Model, profile: &str) -> ModelSpec {
                 outputs: outputs.iter().map(shape).collect(),
             },
         },
+        content: model.content.clone(),
         max_batch: model.max_batch,
         memory_mib: model.memory_mib,
         threads: model.threads.unwrap_or_else(|| cores(profile)),

@@ -27,7 +27,8 @@ pub(super) fn by_number(pin: &PinOrder, world: &World, sites: &Sites) -> Option<
 }
 
 pub(super) fn pins(world: &World, sites: &Sites) -> Vec<place::Pin> {
-    world.pins.iter().filter_map(|pin| by_number(pin, world, sites)).collect()
+    let served = world.pins.iter().filter(|pin| !world.unloaded.contains(&pin.model));
+    served.filter_map(|pin| by_number(pin, world, sites)).collect()
 }
 
 /// Pins whose models have left the slice they were to leave.
@@ -65,6 +66,9 @@ impl PlaceMemory {
             (worker.clone(), holds)
         });
         let pin = |pin: &PinOrder| {
+            if world.unloaded.contains(&pin.model) {
+                return PinProgress::Waiting { why: Some("its model is unloaded".to_owned()) };
+            }
             let Some(wanted) = by_number(pin, world, sites) else {
                 let why = "its worker is away, or its model is not configured".to_owned();
                 return PinProgress::Waiting { why: Some(why) };

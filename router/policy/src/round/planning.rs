@@ -160,6 +160,12 @@ impl PlaceMemory {
             if let Some(traffic) = world.traffic.get(&model.name) {
                 self.demands.observe(model, traffic, &world.rules, world.now);
             }
+            if world.unloaded.contains(&model.name) {
+                let planned = &mut snapshot.models[index];
+                (planned.demand_rps, planned.replicas_min) = (0.0, 0);
+                forecasts.push(Forecast { rate_rps: 0.0, floor_rps: 0.0, why: Why::Idle });
+                continue;
+            }
             // What an unmeasured model is provided with is no rate.
             let is_measured = !snapshot.models[index].measured.is_empty();
             let provided_rps = if is_measured { ready[index].rps } else { 0.0 };

@@ -59,7 +59,7 @@ pub(super) fn model(name: &str) -> ModelTerms {
 }
 
 pub(super) fn edition(digest: u64) -> Edition {
-    Edition { digest, without_max_batch: digest, max_batch: 4 }
+    Edition { digest, without_max_batch: digest, without_content: digest, max_batch: 4 }
 }
 
 pub(super) fn job(id: u64, least: u32, most: u32, now_ms: u64) -> TrainingJob {
@@ -121,6 +121,7 @@ impl Bench {
             jobs: Vec::new(),
             tenants: vec![TenantTerms { name: String::new(), share: 1.0, quota: u32::MAX }],
             drained: BTreeSet::new(),
+            unloaded: BTreeSet::new(),
             pins: Vec::new(),
             rules,
         };

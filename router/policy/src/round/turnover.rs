@@ -79,7 +79,7 @@ impl PlaceMemory {
                         why,
                     }));
                 }
-                Action::Stop { replica } => self.stop(*replica, &step.why, turn),
+                Action::Stop { replica } => self.stop(world, *replica, &step.why, turn),
             }
         }
     }
@@ -115,10 +115,12 @@ impl PlaceMemory {
         Some((slice, model.name.clone()))
     }
 
-    fn stop(&mut self, replica: u64, why: &str, turn: &mut Turn) {
+    fn stop(&mut self, world: &World, replica: u64, why: &str, turn: &mut Turn) {
         let all = self.asked.values_mut().flatten();
         for one in all.filter(|one| one.replica == replica && !one.leaving) {
             one.leaving = true;
+            let is_ordered = world.unloaded.contains(&one.model);
+            let why = if is_ordered { "unloaded by an operator" } else { why };
             let (replica, model, why) = (one.id(), one.model.clone(), why.to_owned());
             turn.events.push(Event::Leaves { replica, model, why });
         }
@@ -169,11 +171,16 @@ impl PlaceMemory {
             };
             *rotation.entry(one.model.clone()).or_default() |= attached;
         }
+        // Of a model that was unloaded, what waits is served first.
+        let waits = |model: &str| {
+            world.unloaded.contains(model)
+                && world.traffic.get(model).is_some_and(|traffic| traffic.waiting > 0)
+        };
         for one in self.asked.values_mut() {
             one.retain(|one| {
                 // Between its successor's connection and the first batch to it is a moment.
                 let awaited = rotation.get(&one.model) == Some(&false);
-                if !one.leaving || awaited {
+                if !one.leaving || awaited || waits(&one.model) {
                     return true;
                 }
                 let id = one.id();

@@ -35,6 +35,8 @@ pub struct World {
     /// Those who submit jobs; the last is for jobs of nobody.
     pub tenants: Vec<TenantTerms>,
     pub drained: BTreeSet<String>,
+    /// Models that an operator has taken out of service.
+    pub unloaded: BTreeSet<String>,
     /// Replicas that an operator has pinned, the oldest order first.
     pub pins: Vec<PinOrder>,
     pub rules: RoundRules,
@@ -73,6 +75,9 @@ pub struct Edition {
     pub digest: u64,
     /// The same of all but the most rows of a batch.
     pub without_max_batch: u64,
+    /// The same with nothing said of the content of the model's files; the digest itself where nothing
+    /// is.
+    pub without_content: u64,
     /// The most rows of a batch.
     pub max_batch: u32,
 }

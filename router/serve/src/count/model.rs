@@ -74,6 +74,8 @@ impl From<&InferError> for Outcome {
             | InferError::Unauthorized
             | InferError::Forbidden { .. }
             | InferError::Unwritable(_)
+            | InferError::Follows { .. }
+            | InferError::Unkept { .. }
             | InferError::Unsupported { .. } => Self::Refused(Reason::Invalid),
         }
     }

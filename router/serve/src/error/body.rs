@@ -84,7 +84,10 @@ impl InferError {
             | Self::Unfit { model, .. }
             | Self::Replica { model, .. } => map.serialize_entry("model", model),
             Self::TooManyConnections { open } => map.serialize_entry("open", open),
-            Self::UnknownPath { .. }
+            Self::Follows { leader: Some(leader) } => map.serialize_entry("leader", leader),
+            Self::Follows { leader: None }
+            | Self::Unkept { .. }
+            | Self::UnknownPath { .. }
             | Self::WrongMethod { .. }
             | Self::Invalid(_)
             | Self::BadBody { .. }

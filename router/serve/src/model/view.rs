@@ -12,7 +12,10 @@ use crate::{
 pub struct View {
     pub name: String,
     pub version: String,
-    /// Whether it can be asked: `ready`, `loading` or `unavailable`.
+    /// The digest of the model's files that its replicas shall have, where the router can read them.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// Whether it can be asked: `ready`, `loading`, `asleep`, `unloaded` or `unavailable`.
     pub availability: String,
     pub reason: Option<String>,
     pub slo_ms: f64,

@@ -72,6 +72,7 @@ pub(super) struct Serving {
     pub(super) slice: String,
     pub(super) profile: String,
     pub(super) digest: u64,
+    pub(super) version: String,
     pub(super) model: Arc<Model>,
     pub(super) hello: Hello,
     /// By whom executors that speak TLS are known, as of now.
@@ -132,7 +133,7 @@ impl Serving {
             shapes: shapes(&self.ready),
             signature: Arc::new(signature(&self.ready.signature)),
         };
-        self.model.came(self.digest);
+        self.model.came(self.digest, &self.version);
         self.model.attach(replica, &self.ready.platform, self.ready.max_batch);
         self.flags.attached.store(true, Ordering::Release);
         if self.flags.draining.load(Ordering::Acquire) {

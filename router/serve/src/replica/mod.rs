@@ -54,6 +54,7 @@ pub struct Endpoint<'a> {
     pub slice: &'a SliceName,
     pub profile: &'a str,
     pub digest: u64,
+    pub version: &'a str,
     pub ready: &'a ReadyReplica,
 }
 
@@ -91,6 +92,7 @@ impl Replicas {
             slice: endpoint.slice.as_str().to_owned(),
             profile: endpoint.profile.to_owned(),
             digest: endpoint.digest,
+            version: endpoint.version.to_owned(),
             model: Arc::clone(model),
             hello: hello.clone(),
             authority: Arc::clone(&self.authority),

@@ -5,7 +5,12 @@ mod objective;
 mod onnx;
 mod tensors;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use oip::{Signature, TensorSpec};
 use policy::rule::Batching;
@@ -45,7 +50,7 @@ table! {
         /// Name of the model in `/v2/models/NAME`.
         name: String = "name" need, Word, Restart;
         /// Version of the model in `/v2/models/NAME/versions/VERSION`.
-        version: String = "version" or("1".to_owned()), Word, Restart;
+        version: String = "version" or("1".to_owned()), Word, Live;
         /// What runs the model.
         engine: EngineWord = "engine" need, EngineWord::all(), Live;
         /// File of the model, the same on every worker; for engine `onnx`.
@@ -126,6 +131,8 @@ pub struct Model {
     pub version: String,
     /// What runs it.
     pub engine: Engine,
+    /// The digest of its files, where they can be read here and are read by us.
+    pub content: Option<String>,
     /// Its measured latency, where a file gives it; else it is learned at warm-up.
     pub profile: Option<Arc<Profile>>,
     /// Time allowed from arrival to last response byte.
@@ -184,6 +191,19 @@ impl Engine {
                 Some(Signature { inputs: inputs.clone(), outputs: outputs.clone() })
             }
         }
+    }
+
+    /// The file that is the model, if one is.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Onnx { path } => Some(path),
+            Self::Server(_) | Self::Synthetic { .. } => None,
+        }
+    }
+
+    /// The digest of the model's files as they are now, where they can be read here.
+    pub fn content(&self) -> Option<String> {
+        content::digest(self.file()?).ok()
     }
 
     /// The word for it in the file.
@@ -337,6 +357,7 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
     let model = engine.zip(batching).map(|(engine, batching)| Model {
         name: keys.name,
         version: keys.version,
+        content: engine.content(),
         engine,
         profile: keys.profile,
         slo: keys.slo,

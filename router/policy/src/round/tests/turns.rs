@@ -101,7 +101,7 @@ fn a_revision_with_a_smaller_batch_keeps_its_replicas() {
     let mut bench = Bench::new(1, &["m"]);
     bench.settle();
     bench.change_model(0, |model| {
-        let smaller = Edition { digest: 2, without_max_batch: 1, max_batch: 2 };
+        let smaller = Edition { digest: 2, without_max_batch: 1, without_content: 2, max_batch: 2 };
         model.editions.values_mut().for_each(|one| *one = smaller);
     });
     bench.settle();
@@ -297,5 +297,68 @@ fn unmeasured_model_grows_while_busy_and_late_and_shrinks_when_idle() {
         work(&mut bench, 20_000);
         bench.round(1_000);
     }
+    assert_eq!(bench.serving("m"), 1);
+}
+
+#[test]
+fn an_unloaded_model_frees_its_slices_until_it_is_loaded() {
+    let mut bench = Bench::new(1, &["m", "n"]);
+    bench.settle();
+    assert_eq!((bench.serving("m"), bench.serving("n")), (1, 1));
+    bench.world.unloaded.insert("m".to_owned());
+    bench.world.traffic.get_mut("m").unwrap().waiting = 1;
+    bench.settle();
+    assert_eq!(bench.serving("m"), 1, "what waits is served first");
+    bench.world.traffic.get_mut("m").unwrap().waiting = 0;
+    bench.settle();
+    assert_eq!((bench.serving("m"), bench.serving("n")), (0, 1));
+    // As much as it was ever asked for brings nothing back.
+    for _ in 0..30 {
+        bench.ask("m", 50, 50);
+        bench.round(1_000);
+    }
+    assert_eq!((bench.serving("m"), bench.serving("n")), (0, 1));
+    bench.world.unloaded.clear();
+    bench.settle();
+    assert!(bench.serving("m") >= 1);
+}
+
+#[test]
+fn pin_of_an_unloaded_model_waits_and_says_why() {
+    let mut bench = Bench::new(1, &["m"]);
+    bench.settle();
+    let at = bench.memory.place.asked().values().flatten().next().unwrap().slice.clone();
+    let (model, by) = ("m".to_owned(), "ada".to_owned());
+    bench.world.pins = vec![PinOrder { model, at, from: None, by }];
+    bench.settle();
+    assert_eq!(bench.last.as_ref().unwrap().progress.pins, [PinProgress::Held]);
+    bench.world.unloaded.insert("m".to_owned());
+    bench.settle();
+    assert_eq!(bench.serving("m"), 0);
+    let why = Some("its model is unloaded".to_owned());
+    assert_eq!(bench.last.unwrap().progress.pins, [PinProgress::Waiting { why }]);
+}
+
+#[test]
+fn replica_of_unknown_content_stays_until_content_changes() {
+    let mut bench = Bench::new(1, &["m"]);
+    let content =
+        |digest| Edition { digest, without_max_batch: digest, without_content: 1, max_batch: 4 };
+    let set = |bench: &mut Bench, edition: Edition| {
+        bench.change_model(0, |model| {
+            model.editions.values_mut().for_each(|one| *one = edition);
+        });
+    };
+    let ids = |bench: &Bench| bench.world.links.keys().cloned().collect::<Vec<_>>();
+    bench.settle();
+    let before = ids(&bench);
+    // A router that looks at files takes over from one that did not.
+    bench.memory = Memory::new(bench.world.now, BTreeMap::new());
+    set(&mut bench, content(7));
+    bench.settle();
+    assert_eq!(ids(&bench), before);
+    set(&mut bench, content(8));
+    bench.settle();
+    assert_ne!(ids(&bench), before);
     assert_eq!(bench.serving("m"), 1);
 }

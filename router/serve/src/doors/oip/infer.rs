@@ -18,7 +18,7 @@ use crate::{
     error::InferError,
     layers::Call,
     listener::Peer,
-    model::{Availability, Served},
+    model::{Availability, Served, UNLOADED},
     reply::{self, JSON, OCTETS, Reply},
     request::Request,
 };
@@ -64,7 +64,7 @@ async fn answer<B: Backend>(
     }
     let response = oip::Response {
         model_name: model.name().to_owned(),
-        model_version: model.version().to_owned(),
+        model_version: model.version(),
         id: decoded.id.clone(),
         parameters: Parameters::default(),
         outputs: answer.outputs,
@@ -100,7 +100,8 @@ async fn prepare<B: Backend>(
 }
 
 fn known_signature(model: &impl Served) -> Result<Arc<Signature>, InferError> {
-    let out_of_service = matches!(model.availability(), Availability::Unavailable { .. });
+    let out_of_service =
+        matches!(model.availability(), Availability::Unavailable { .. } | Availability::Unloaded);
     model.signature().filter(|_| !out_of_service).ok_or_else(|| no_replica(model))
 }
 
@@ -108,9 +109,10 @@ fn known_signature(model: &impl Served) -> Result<Arc<Signature>, InferError> {
 pub(super) fn no_replica(model: &impl Served) -> InferError {
     let name = model.name().to_owned();
     match model.availability() {
-        Availability::Ready | Availability::Loading | Availability::Asleep => {
+        Availability::Ready | Availability::Loading { .. } | Availability::Asleep => {
             InferError::NoReplica { model: name, retry_after: UNKNOWN_WAIT }
         }
+        Availability::Unloaded => InferError::Unavailable { model: name, why: UNLOADED.to_owned() },
         Availability::Unavailable { reason } => {
             InferError::Unavailable { model: name, why: reason }
         }

@@ -62,7 +62,8 @@ impl<B: Backend> ServerState<B> {
     /// Why the router is not ready; empty if it is.
     pub fn problems(&self) -> Vec<String> {
         let draining = self.drain.is_draining().then(|| "draining".to_owned());
-        let failed = self.backend.checks().into_iter().filter_map(|check| {
+        let counted = self.backend.checks().into_iter().filter(|check| check.counts);
+        let failed = counted.filter_map(|check| {
             let problem = check.problem?;
             Some(format!("{}: {problem}", check.name))
         });
@@ -82,8 +83,8 @@ impl<B: Backend> ServerState<B> {
             Route::Model(found, question) => models::about(&*found?, question),
             Route::AllStats => Ok(models::all_stats(&self)),
             Route::Index => models::index(&self, &mut call).await,
-            Route::Load(found) => models::put_in_service(&self, &mut call, found, true).await,
-            Route::Unload(found) => models::put_in_service(&self, &mut call, found, false).await,
+            Route::Load(found) => models::order(&self, &mut call, found, true).await,
+            Route::Unload(found) => models::order(&self, &mut call, found, false).await,
             Route::Unsupported(what) => Err(InferError::Unsupported { what }),
         }
     }

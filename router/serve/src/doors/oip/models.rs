@@ -9,12 +9,17 @@ use oip::model::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ServerState, backend::Backend, infer::no_replica, route::Question};
+use super::{
+    ServerState,
+    backend::{Backend, Service},
+    infer::no_replica,
+    route::Question,
+};
 use crate::{
     body::{self, BodyLimits},
     error::InferError,
     layers::Call,
-    model::{Availability, Served},
+    model::{Availability, Served, UNLOADED},
     reply::{self, Reply},
 };
 
@@ -67,7 +72,8 @@ pub(super) fn about(
     Ok(match question {
         Question::Metadata => {
             let (version, platform) = (model.version(), model.platform());
-            let mut metadata = ModelMetadata::new(model.name(), version, &platform, &*signature()?);
+            let mut metadata =
+                ModelMetadata::new(model.name(), &version, &platform, &*signature()?);
             if model.is_simulated() {
                 metadata.parameters.insert("source".to_owned(), SIMULATED.to_owned());
             }
@@ -122,11 +128,12 @@ pub(super) async fn index<B: Backend>(
 fn entry<M: Served>(model: &Arc<M>) -> IndexEntry {
     let (state, reason) = match model.availability() {
         Availability::Ready => (ModelState::Ready, String::new()),
-        Availability::Loading => (ModelState::Loading, "no replica is ready yet".to_owned()),
+        Availability::Loading { why } => (ModelState::Loading, why),
+        Availability::Unloaded => (ModelState::Unavailable, UNLOADED.to_owned()),
         Availability::Asleep => (ModelState::Ready, "asleep until it is asked for".to_owned()),
         Availability::Unavailable { reason } => (ModelState::Unavailable, reason),
     };
-    let version = Some(model.version().to_owned());
+    let version = Some(model.version());
     IndexEntry { name: model.name().to_owned(), version, state, reason }
 }
 
@@ -138,7 +145,7 @@ struct LoadRequest {
 
 /// `POST /v2/repository/models/{model}/load` and `unload`: puts a configured model back into
 /// service, or takes it out.
-pub(super) async fn put_in_service<B: Backend>(
+pub(super) async fn order<B: Backend>(
     state: &ServerState<B>,
     call: &mut Call,
     found: Result<Arc<B::Model>, InferError>,
@@ -149,9 +156,15 @@ pub(super) async fn put_in_service<B: Backend>(
         return Err(InferError::Unsupported { what: "changing a model's configuration on load" });
     }
     let model = found?;
-    model.set_in_service(in_service);
-    tracing::info!(model = model.name(), in_service, "model service changed by request");
-    Ok(reply::json(StatusCode::OK, &json!({})))
+    let order = if in_service {
+        Service::Load
+    } else {
+        let access = state.access.load();
+        let by = access.key_name(&call.head.headers).unwrap_or("admin").to_owned();
+        Service::Unload { by }
+    };
+    let report = state.backend.order(&model, order).await?;
+    Ok(reply::json(StatusCode::OK, &report))
 }
 
 /// The body as JSON, or the default if there is none.

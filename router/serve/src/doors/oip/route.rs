@@ -40,7 +40,10 @@ const fn administer(path: &'static str, what: &'static str) -> Endpoint {
 pub const ROUTES: &[Endpoint] = &[
     read("/v2", "The server's name, version and extensions."),
     read("/v2/health/live", "Liveness: 200 while the process runs."),
-    read("/v2/health/ready", "Readiness: 200 if every model can be served."),
+    read(
+        "/v2/health/ready",
+        "Readiness: 200 if this router can serve; a model's readiness is its own.",
+    ),
     read("/v2/models/{model}", "A model's metadata: its inputs and outputs."),
     read("/v2/models/{model}/ready", "200 if the model can be served."),
     read("/v2/models/{model}/config", "A model's batching and version, in Triton's form."),
@@ -60,8 +63,14 @@ pub const ROUTES: &[Endpoint] = &[
         audited: false,
         what: "The models and their state.",
     },
-    administer("/v2/repository/models/{model}/unload", "Takes a model out of service."),
-    administer("/v2/repository/models/{model}/load", "Puts a model back in service."),
+    administer(
+        "/v2/repository/models/{model}/unload",
+        "Takes a model out of service at every router, until it is loaded again.",
+    ),
+    administer(
+        "/v2/repository/models/{model}/load",
+        "Puts a model back in service; returns once it is loaded.",
+    ),
 ];
 
 /// What a path asks for; `T` is the model, named or found.
