@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use loadtest::target::{Target, Url};
+use loadtest::target::{Page, Target, Url};
 
 use crate::program::chain;
 
@@ -43,8 +43,31 @@ impl Admin {
         self.send(path, &Call { method: "GET", ..Call::default() })
     }
 
+    /// The admin port at `url`, with the key that one of the others holds.
+    pub(crate) fn at(url: String, key_env: Option<String>, key_file: Option<PathBuf>) -> Self {
+        Self { url, key_env, key_file }
+    }
+
     /// The body of a 2xx response; any other status is an error.
     pub(crate) fn send(&self, path: &str, call: &Call<'_>) -> Result<Vec<u8>, String> {
+        let page = self.ask(path, call)?;
+        if (200..300).contains(&page.status) {
+            return Ok(page.body);
+        }
+        Err(self.complaint(&page))
+    }
+
+    /// What a response of another status says.
+    pub(crate) fn complaint(&self, page: &Page) -> String {
+        let hint = match page.status {
+            401 => "; give the API key with --key-file or --key-env",
+            _ => "",
+        };
+        format!("{} returned {}: {}{hint}", self.url, page.status, page.words())
+    }
+
+    /// The response, whatever its status.
+    pub(crate) fn ask(&self, path: &str, call: &Call<'_>) -> Result<Page, String> {
         let url = Url::parse(&self.url).map_err(|error| chain(&error))?;
         let key = self.key()?;
         let router = Target::find(url, key.as_deref()).map_err(|error| chain(&error))?;
@@ -57,15 +80,7 @@ impl Admin {
             url.authority,
             body.len()
         );
-        let page = router.send(&[head.as_bytes(), body].concat()).map_err(|error| chain(&error))?;
-        if (200..300).contains(&page.status) {
-            return Ok(page.body);
-        }
-        let hint = match page.status {
-            401 => "; give the API key with --key-file or --key-env",
-            _ => "",
-        };
-        Err(format!("{} returned {}: {}{hint}", self.url, page.status, page.words()))
+        router.send(&[head.as_bytes(), body].concat()).map_err(|error| chain(&error))
     }
 
     fn key(&self) -> Result<Option<String>, String> {

@@ -9,7 +9,11 @@ use config::{CheckReport, Config, Problems, Warnings};
 use serde_json::json;
 
 use self::models::Loaded;
-use crate::program::{BAD_CONFIGURATION, Verdict};
+use crate::{
+    admin::Admin,
+    program::{BAD_CONFIGURATION, Verdict, failed},
+    reload,
+};
 
 /// Validate a configuration file
 ///
@@ -17,12 +21,16 @@ use crate::program::{BAD_CONFIGURATION, Verdict};
 /// each ONNX model as `up` would, in a process with limits of time and memory, and prints what it
 /// takes and gives, whether it batches, and what runs it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 valid, 78 invalid configuration, 2 usage.\n\n\
+#[command(
+    after_help = "Exit codes: 0 valid, 78 invalid configuration, 2 usage; with --against, 1 if a reload \
+    would be rejected or the router is unreachable.\n\n\
     Examples:\n  \
     sluice check configs/router.toml\n  \
     sluice check configs/router.toml --print\n  \
     sluice check configs/router.toml --format json --deny-warnings\n  \
-    sluice check /etc/sluice/router.toml --no-models")]
+    sluice check /etc/sluice/router.toml --no-models\n  \
+    sluice check new.toml --against http://127.0.0.1:8002"
+)]
 pub(crate) struct Args {
     /// Configuration file
     #[arg(value_name = "FILE")]
@@ -39,6 +47,16 @@ pub(crate) struct Args {
     /// Do not load the models
     #[arg(long)]
     no_models: bool,
+    /// Say what a running router would change, and what would need a restart, with this file in place of
+    /// its own; URL is that of its admin port
+    #[arg(long, value_name = "URL", conflicts_with = "print")]
+    against: Option<String>,
+    /// Environment variable that holds the API key for --against
+    #[arg(long, value_name = "VARIABLE", requires = "against")]
+    key_env: Option<String>,
+    /// File that holds the API key for --against
+    #[arg(long, value_name = "FILE", requires = "against", conflicts_with = "key_env")]
+    key_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -50,7 +68,23 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    judge(args, config::load(&args.file)).print()
+    let verdict = judge(args, config::load(&args.file));
+    match &args.against {
+        Some(url) if verdict.code == 0 => against(args, url),
+        Some(_) | None => verdict.print(),
+    }
+}
+
+fn against(args: &Args, url: &str) -> ExitCode {
+    let admin = Admin::at(url.to_owned(), args.key_env.clone(), args.key_file.clone());
+    let format = match args.format {
+        Format::Text => reload::Format::Text,
+        Format::Json => reload::Format::Json,
+    };
+    match std::fs::read_to_string(&args.file) {
+        Ok(text) => reload::against(&admin, &text, format),
+        Err(error) => failed(&format!("cannot read {}: {error}", args.file.display())),
+    }
 }
 
 fn judge(args: &Args, read: Result<(Config, Warnings), Problems>) -> Verdict {
@@ -126,6 +160,9 @@ mod tests {
         format: Format::Text,
         deny_warnings: false,
         no_models: true,
+        against: None,
+        key_env: None,
+        key_file: None,
     };
 
     fn judge_text(args: &Args, path: &str, text: &str) -> Verdict {

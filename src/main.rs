@@ -2,6 +2,7 @@
 
 mod admin;
 mod check;
+mod events;
 mod executor;
 mod guard;
 mod handover;
@@ -14,6 +15,7 @@ mod overrides;
 mod plan;
 mod program;
 mod rank;
+mod reload;
 mod restart;
 mod router;
 mod simulate;
@@ -57,6 +59,8 @@ enum Command {
     Plan(plan::Args),
     Simulate(simulate::Args),
     Status(status::Args),
+    Events(events::Args),
+    Reload(reload::Args),
     Job(Box<job::Args>),
     Drain(overrides::Drain),
     Return(overrides::Return),
@@ -96,6 +100,8 @@ fn run(command: Command) -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Events(args) => events::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Job(args) => job::run(&args),
         Command::Drain(args) => overrides::drain(&args),
         Command::Return(args) => overrides::give_back(&args),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use config::{Config, Gpu, Problems, Warnings};
+use tokio::sync::watch;
 use worker::{
     GpuSettings, Lending, Limits, OnnxRuntime, Open,
     cores::{Offer, offer},
@@ -152,6 +153,21 @@ pub(crate) fn lending(config: &Config, run_dir: &Path) -> Result<Option<Lending>
             log_mib: limits.log_mib,
         },
     }))
+}
+
+/// Has jobs run on the terms of `config` from now on; ranks that run keep theirs.
+pub(crate) fn lend(config: &Config, run_dir: &Path, terms: &watch::Sender<Option<Lending>>) {
+    match lending(config, run_dir) {
+        Ok(new) => {
+            terms.send_if_modified(|old| {
+                *old != new && {
+                    *old = new;
+                    true
+                }
+            });
+        }
+        Err(error) => tracing::error!(error, "terms of [loans] not applied; the old ones stay"),
+    }
 }
 
 /// The devices of the cores one `[[worker]]` offers, from index `first` on.

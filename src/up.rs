@@ -15,14 +15,15 @@ use router::{
     },
     whatif,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use worker::{GpuSettings, Launch};
 
 use self::{local::LocalWorker, run_dir::RunDir};
 use crate::{
     notify,
     program::{
-        ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, this_program, warned,
+        ADOPTION_WAIT, bad, chain, failed, gpus, lend, lending, onnxruntime, say, this_program,
+        warned,
     },
 };
 
@@ -95,6 +96,8 @@ async fn serve(args: Args, mut config: Config, run_dir: &mut RunDir) -> Result<E
         ..crate::router::giving(&config, COMMAND)
     };
     let mut router = crate::router::start(config, args.config, giving, taken).await?;
+    let (terms, jobs_dir) = (launch.lending.clone(), run_dir.path().to_owned());
+    router.follow(move |config| lend(config, &jobs_dir, &terms));
     let local = LocalWorker::start(gpus, launch).await.map_err(|error| failed(&chain(&error)))?;
     crate::router::say_addresses(&router);
     models.iter().for_each(|line| say(line));
@@ -183,7 +186,7 @@ async fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, 
         certificate: None,
         orphan_wait,
         onnxruntime,
-        lending,
+        lending: watch::Sender::new(lending),
     };
     Ok((gpus, launch))
 }

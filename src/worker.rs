@@ -1,5 +1,7 @@
 //! `sluice worker`: this machine's GPUs, for a router.
 
+mod hangup;
+
 use std::{
     io,
     path::{Path, PathBuf},
@@ -10,6 +12,7 @@ use std::{
 use config::{Config, Join};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
     time::sleep,
 };
 use worker::{Door, DoorTls, Host, Launch};
@@ -33,7 +36,7 @@ const DRAIN_WAIT: Duration = Duration::from_secs(30);
 #[command(
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
     Signals: TERM or INT drains the replicas, ends every executor and stops; a second one \
-    stops at once. USR2 restarts the worker as the program that is on disk now: executors and jobs \
+    stops at once. HUP reloads the file. USR2 restarts the worker as the program that is on disk now: executors and jobs \
     keep running and are adopted.\n\n\
     Examples:\n  sluice worker --config /etc/sluice/worker.toml"
 )]
@@ -66,7 +69,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let inherited = restart::children();
     runtime.block_on(async {
         tokio::spawn(restart::reap_inherited(inherited));
-        work(&config, join, &door, &args.config).await
+        work(config, join, &door, &args.config).await
     })
 }
 
@@ -75,6 +78,7 @@ struct Signals {
     term: Signal,
     interrupt: Signal,
     restart: Signal,
+    hangups: Option<Signal>,
     successor: Successor,
 }
 
@@ -84,6 +88,7 @@ impl Signals {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             restart: signal(SignalKind::user_defined2())?,
+            hangups: Some(signal(SignalKind::hangup())?),
             successor: Successor::new()?,
         })
     }
@@ -114,24 +119,25 @@ impl Signals {
     }
 }
 
-async fn work(config: &Config, join: Join, door: &Door, file: &Path) -> ExitCode {
+async fn work(config: Config, join: Join, door: &Door, file: &Path) -> ExitCode {
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return failed(&format!("cannot handle signals: {error}")),
     };
     let program = this_program();
     let onnxruntime = onnxruntime(program.clone()).await;
-    let gpus = match gpus(config, &join.run_dir, &program) {
+    let gpus = match gpus(&config, &join.run_dir, &program) {
         Ok(gpus) => gpus,
         Err(why) => return bad(&why),
     };
     let (run_dir, listen) = (join.run_dir, join.advertise);
-    let lending = match lending(config, &run_dir) {
-        Ok(lending) => lending,
+    let lending = match lending(&config, &run_dir) {
+        Ok(lending) => watch::Sender::new(lending),
         Err(why) => return bad(&why),
     };
     let certificate = join.tls.and_then(|tls| tls.identity);
     let orphan_wait = ADOPTION_WAIT;
+    let (jobs_dir, terms) = (run_dir.clone(), lending.clone());
     say(&format!("onnx       {onnxruntime}"));
     let launch =
         Launch { program, run_dir, listen, certificate, orphan_wait, onnxruntime, lending };
@@ -139,11 +145,17 @@ async fn work(config: &Config, join: Join, door: &Door, file: &Path) -> ExitCode
         Ok(host) => host,
         Err(error) => return failed(&chain(&error)),
     };
+    if let Some(hangups) = signals.hangups.take() {
+        let file = file.to_owned();
+        let running = hangup::Running { file, config, run_dir: jobs_dir, lending: terms };
+        tokio::spawn(hangup::follow(hangups, running));
+    }
     say(&format!("worker     {}", door.name));
     notify::ready();
     if let Ended::Restart = serve(&host, door, &mut signals, file).await {
         host.leave_running().await;
         let Signals { successor, .. } = signals;
+        logging::flush();
         return failed(&format!("cannot restart the worker: {}", successor.become_it()));
     }
     tracing::info!("stopping all executors");
@@ -162,7 +174,7 @@ enum Ended {
 async fn serve(host: &Host, door: &Door, signals: &mut Signals, file: &Path) -> Ended {
     let joined = worker::join(door, host);
     tokio::pin!(joined);
-    let Signals { term, interrupt, restart, successor } = signals;
+    let Signals { term, interrupt, restart, successor, .. } = signals;
     tokio::select! {
         never = &mut joined => match never {},
         _ = term.recv() => {}

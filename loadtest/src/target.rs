@@ -7,7 +7,8 @@ use std::{
 
 use oip::model::{IndexEntry, ModelMetadata, ModelState};
 use serde_json::Value;
-use wire::{Connection, Page, Secure, quote};
+pub use wire::Page;
+use wire::{Connection, Secure, quote};
 
 use crate::{error::LoadError, plan::Objective};
 

@@ -34,9 +34,10 @@ use crate::{
         take::{TakeError, Taken},
     },
     metrics::{self, Carried},
+    observe,
     office::Office,
     registry::Registry,
-    reload::{self, reload},
+    reload::{self, Asked, reload},
     round,
     state::{self, State},
     steer, takeover,
@@ -145,6 +146,7 @@ impl Router {
         tokio::spawn(round::run(Arc::downgrade(control)));
         tokio::spawn(take_counts(Arc::clone(&state)));
         tokio::spawn(drain_histograms(Arc::clone(&state)));
+        tokio::spawn(observe::run(Arc::clone(&state), build.clone()));
         outlive_file_limits()?;
         reload_on_hangup(Arc::clone(&state), file.clone(), build.clone())?;
         let served = tokio::spawn(oip::serve(inference, Arc::clone(&state)));
@@ -221,6 +223,17 @@ impl Router {
     pub fn warm(&self) -> impl Future<Output = Result<Started, String>> + use<> {
         let state = Arc::clone(&self.state);
         async move { state.backend.warm().await }
+    }
+
+    /// Tells `apply` of the configuration in force each time that it may have become another.
+    pub fn follow(&self, mut apply: impl FnMut(&Config) + Send + 'static) {
+        let state = Arc::clone(&self.state);
+        let mut reconfigured = state.backend.reconfigured();
+        tokio::spawn(async move {
+            while reconfigured.changed().await.is_ok() {
+                apply(&state.backend.config_in_force());
+            }
+        });
     }
 
     /// Serves until told to stop or replaced, then drains.
@@ -337,7 +350,8 @@ fn hooks(
     carried: &Arc<Carried>,
 ) -> Hooks {
     let metrics = page_of(state, &build, carried).0;
-    let [shown, joined, past, reloading, steered, ordered] = [(); 6].map(|()| Arc::clone(state));
+    let [shown, joined, past, happened, reloading, steered, ordered] =
+        [(); 7].map(|()| Arc::clone(state));
     let [for_reload, for_steering] = [(); 2].map(|()| build.clone());
     Hooks {
         jobs: Some(Arc::new(Office::new(Arc::clone(state.backend.control())))),
@@ -347,10 +361,13 @@ fn hooks(
         }),
         workers: Box::new(move || json!({ "workers": state::workers(&joined.backend) })),
         history: Box::new(move || serde_json::to_value(past.backend.history()).unwrap_or_default()),
-        reload: Box::new(move || {
+        events: Box::new(move |after| {
+            serde_json::to_value(happened.backend.events().after(after)).unwrap_or_default()
+        }),
+        reload: Box::new(move |asked| {
             let (state, file) = (Arc::clone(&reloading), file.clone());
             let build = for_reload.clone();
-            Box::pin(async move { reload(&state, file, &build).await })
+            Box::pin(async move { reload(&state, file, &build, asked).await })
         }),
         objective: Box::new(move |asked| {
             let (state, build) = (Arc::clone(&steered), for_steering.clone());
@@ -388,7 +405,7 @@ fn reload_on_hangup(
     let mut hangups = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            let _ = reload(&state, file.clone(), &build).await;
+            let _ = reload(&state, file.clone(), &build, Asked::default()).await;
         }
     });
     Ok(())

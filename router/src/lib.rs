@@ -7,8 +7,10 @@
 pub mod admin;
 mod carried;
 pub mod compose;
+pub mod events;
 pub mod handover;
 pub mod metrics;
+mod observe;
 pub mod plane;
 mod ready;
 pub mod registry;

@@ -19,8 +19,11 @@ use serve::{
 };
 use tokio::time::{Instant, sleep};
 
+use tokio::sync::watch;
+
 use crate::{
     carried::RouterCarried,
+    events,
     fleet::{Fleet, LOCAL},
     jobs::Jobs,
     leader::Leadership,
@@ -50,6 +53,8 @@ pub struct Registry {
     spans: Arc<SpanMetrics>,
     carried: RouterCarried,
     readiness: Readiness,
+    events: events::Log,
+    reconfigured: watch::Sender<()>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -85,6 +90,8 @@ impl Registry {
             spans: Arc::default(),
             carried: RouterCarried::default(),
             readiness: Readiness::default(),
+            events: events::Log::default(),
+            reconfigured: watch::Sender::default(),
         })
     }
 
@@ -196,6 +203,7 @@ impl Registry {
         let config = Arc::new(config);
         self.config.store(Arc::clone(&config));
         self.control.configure(config);
+        self.reconfigured.send_replace(());
         Ok(())
     }
 
@@ -241,6 +249,16 @@ impl Registry {
                 tracing::warn!(model = model.name(), %error, "cannot look at a model file again");
             }
         }
+    }
+
+    /// Whoever waits hears when another configuration is in force.
+    pub fn reconfigured(&self) -> watch::Receiver<()> {
+        self.reconfigured.subscribe()
+    }
+
+    /// What changed, and why.
+    pub fn events(&self) -> &events::Log {
+        &self.events
     }
 
     /// Notes an attempt to load a configuration at `at_s` seconds since 1970.

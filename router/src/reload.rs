@@ -1,7 +1,10 @@
 //! The one owner of the configuration in force: it reads the file again, applies what operators
 //! override, and swaps the whole or nothing.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use config::{Config, Effect, Objective, ObjectiveError, RouterSettings, Tls, Tracing};
 use serde_json::{Value, json};
@@ -12,7 +15,8 @@ use serve::{
 };
 
 use crate::{
-    leader::Leader, orders::Aim, records::KeepError, registry::Registry, whatif::Comparison,
+    events::Change, leader::Leader, orders::Aim, records::KeepError, registry::Registry,
+    whatif::Comparison,
 };
 
 /// Why the configuration in force stayed as it was.
@@ -26,6 +30,11 @@ pub enum ReloadError {
     /// It cannot be applied now, or not without a restart.
     #[error("{why}; the old configuration stays")]
     Conflict { why: String },
+    /// No slice is fast enough for an objective, as far as its model was measured.
+    #[error(
+        "{}; the old configuration stays, unless the change is forced", .problems.join("; ")
+    )]
+    Unkeepable { problems: Vec<String> },
     /// The objective asked for is not valid for its model.
     #[error(transparent)]
     Objective(#[from] ObjectiveError),
@@ -53,7 +62,9 @@ impl ReloadError {
     /// The `reason` in the body, from a fixed set.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Invalid { .. } | Self::Objective(ObjectiveError::Invalid { .. }) => "invalid",
+            Self::Invalid { .. }
+            | Self::Unkeepable { .. }
+            | Self::Objective(ObjectiveError::Invalid { .. }) => "invalid",
             Self::Conflict { .. } => "conflict",
             Self::Objective(ObjectiveError::UnknownModel { .. }) => "unknown_model",
             Self::Unkept(_) => "storage",
@@ -64,7 +75,9 @@ impl ReloadError {
     /// What else the body says, as fields of it.
     pub fn details(&self) -> Value {
         match self {
-            Self::Invalid { problems } | Self::Objective(ObjectiveError::Invalid { problems }) => {
+            Self::Invalid { problems }
+            | Self::Unkeepable { problems }
+            | Self::Objective(ObjectiveError::Invalid { problems }) => {
                 json!({ "problems": problems })
             }
             Self::Objective(ObjectiveError::UnknownModel { model }) => json!({ "model": model }),
@@ -78,17 +91,33 @@ fn conflict(why: impl Into<String>) -> ReloadError {
     ReloadError::Conflict { why: why.into() }
 }
 
-/// Reads the file again and puts it in force whole, or not at all.
+/// What a reload is asked to do.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Only to say what it would do.
+    pub dry_run: bool,
+    /// The text of the file to be tried; absent, the router's own is read again.
+    pub text: Option<String>,
+    /// Whether objectives that no measured slice can keep are put in force.
+    pub force: bool,
+}
+
+/// Reads the file again and puts it in force whole, or not at all; or says what that would do.
 pub(crate) async fn reload(
     state: &Arc<ServerState<Registry>>,
     file: Option<PathBuf>,
     build: &Build,
+    asked: Asked,
 ) -> Result<Value, ReloadError> {
-    let result = match read_again(file).await {
-        Ok(config) => put_back(state, build, config).await,
+    if asked.dry_run {
+        return preview(state, read_again(file, asked.text).await?).await;
+    }
+    let result = match read_again(file, None).await {
+        Ok(config) => put_back(state, build, (config, asked.force)).await,
         Err(error) => Err(error),
     };
     state.backend.loaded(result.is_ok(), wall_s());
+    state.backend.events().note(event(&result));
     match &result {
         Ok(report) => tracing::info!(%report, "configuration reloaded"),
         Err(ReloadError::Invalid { problems }) => {
@@ -103,8 +132,19 @@ pub(crate) async fn reload(
 async fn put_back(
     state: &Arc<ServerState<Registry>>,
     build: &Build,
-    config: Config,
+    (config, force): (Config, bool),
 ) -> Result<Value, ReloadError> {
+    if !force {
+        let (state, new) = (Arc::clone(state), config.clone());
+        // Before anything changes: the overrides of operators end only for a file that can be in force.
+        let unkept = tokio::task::spawn_blocking(move || {
+            unkeepable(&state.backend, &state.backend.config_in_force(), &new)
+        });
+        let problems = unkept.await.map_err(|_| conflict("planning failed"))?;
+        if !problems.is_empty() {
+            return Err(ReloadError::Unkeepable { problems });
+        }
+    }
     // Ending the overrides changes what is in force as soon as the store tells this router of it, which
     // may be before the file is applied: what a reload changed is counted from here.
     let before = state.backend.config_in_force();
@@ -121,9 +161,20 @@ async fn put_back(
     Ok(json!({ "changes": config::diff(&before, &state.backend.config_in_force()) }))
 }
 
-async fn read_again(file: Option<PathBuf>) -> Result<Config, ReloadError> {
-    let file = file.ok_or_else(|| conflict("the built-in demo has no file to read again"))?;
-    let read = tokio::task::spawn_blocking(move || config::load(&file)).await;
+/// What the file says, or `text` in its place.
+async fn read_again(file: Option<PathBuf>, text: Option<String>) -> Result<Config, ReloadError> {
+    let no_file = || conflict("the built-in demo has no file to read again");
+    let read = match text {
+        None => {
+            let file = file.ok_or_else(no_file)?;
+            tokio::task::spawn_blocking(move || config::load(&file)).await
+        }
+        Some(text) => {
+            let file = file.unwrap_or_else(|| PathBuf::from("given"));
+            let base = file.parent().map(Path::to_owned).unwrap_or_default();
+            tokio::task::spawn_blocking(move || config::parse(&file, &text, &base)).await
+        }
+    };
     match read {
         Ok(Ok((config, warnings))) => {
             for warning in warnings.iter() {
@@ -145,12 +196,7 @@ fn put_in_force(
     config: Config,
 ) -> Result<Vec<config::Change>, ReloadError> {
     let before = state.backend.config_in_force();
-    let changes = config::diff(&before, &config);
-    let restarts: Vec<&str> = changes
-        .iter()
-        .filter(|change| change.effect == Effect::Restart)
-        .map(|change| change.path.as_str())
-        .collect();
+    let Judged { changes, restart: restarts } = Judged::of(&before, &config);
     if !restarts.is_empty() {
         return Err(conflict(format!("{} can only change with a restart", restarts.join(", "))));
     }
@@ -167,6 +213,82 @@ fn put_in_force(
     state.access.store(Arc::new(access));
     state.settings.store(Arc::new(settings));
     Ok(changes)
+}
+
+/// What a change from one configuration to another takes.
+#[derive(Debug)]
+struct Judged {
+    changes: Vec<config::Change>,
+    /// What cannot change without a restart; with any, a reload is rejected as a whole.
+    restart: Vec<String>,
+}
+
+impl Judged {
+    fn of(before: &Config, then: &Config) -> Self {
+        let changes = config::diff(before, then);
+        let needs_restart = |change: &&config::Change| change.effect == Effect::Restart;
+        let restart = changes.iter().filter(needs_restart).map(|change| change.path.clone());
+        Self { restart: restart.collect(), changes }
+    }
+}
+
+/// What a reload of `config` would do.
+async fn preview(state: &Arc<ServerState<Registry>>, config: Config) -> Result<Value, ReloadError> {
+    let state = Arc::clone(state);
+    let judged = tokio::task::spawn_blocking(move || {
+        let registry = &state.backend;
+        let before = registry.config_in_force();
+        // The leader's reload ends the objectives of operators, any other router's does not.
+        let then = match registry.leadership().acts() {
+            Some(_) => config,
+            None => aimed(registry, &config),
+        };
+        let Judged { changes, restart } = Judged::of(&before, &then);
+        let unkeepable = unkeepable(registry, &before, &then);
+        json!({
+            "dry_run": true,
+            "changes": changes,
+            "restart": restart,
+            "problems": unkeepable,
+            "would_apply": restart.is_empty() && unkeepable.is_empty(),
+        })
+    });
+    judged.await.map_err(|_| conflict("planning failed"))
+}
+
+/// Why models cannot keep objectives that change, for each that cannot.
+fn unkeepable(registry: &Registry, before: &Config, then: &Config) -> Vec<String> {
+    let slo = |name: &str| before.models.iter().find(|one| one.name == name).map(|one| one.slo);
+    let changed = then.models.iter().filter(|model| slo(&model.name) != Some(model.slo));
+    changed.filter_map(|model| registry.plan().unkeepable(&model.name, model.slo)).collect()
+}
+
+/// What became of a reload, as an event.
+fn event(result: &Result<Value, ReloadError>) -> Change {
+    match result {
+        Ok(report) => {
+            let paths: Vec<&str> = report["changes"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|change| change["path"].as_str())
+                .collect();
+            let what = match paths.is_empty() {
+                true => "the configuration was read again and is the same".to_owned(),
+                false => format!("the configuration was reloaded: {}", paths.join(", ")),
+            };
+            Change::new("config_reloaded", "configuration", what)
+        }
+        Err(error) => {
+            let why = if let ReloadError::Invalid { problems } = error {
+                problems.join("; ")
+            } else {
+                error.to_string()
+            };
+            let what = "a new configuration was rejected";
+            Change::new("config_rejected", "configuration", what).because(why)
+        }
+    }
 }
 
 /// Uses `tls` for connections that begin from now on, and to executors.
@@ -204,7 +326,8 @@ fn aimed(registry: &Registry, filed: &Config) -> Config {
     let mut config = filed.clone();
     for (model, aim) in &registry.orders().standing().objectives {
         let Aim { slo_ms, slo_target } = *aim;
-        let asked = Objective { model: model.clone(), slo_ms, slo_target, apply: true };
+        let asked =
+            Objective { model: model.clone(), slo_ms, slo_target, apply: true, force: true };
         match config.with_objective(&asked) {
             Ok(aimed) => config = aimed,
             Err(error) => tracing::warn!(model, %error, "objective override not applied"),
@@ -222,6 +345,12 @@ pub(crate) async fn objective(
     let now = state.backend.config_in_force();
     let then = now.with_objective(&asked)?;
     let effect = whatif(state, &then, &asked.model).await?;
+    let (checked, old, new) = (Arc::clone(state), Arc::clone(&now), then.clone());
+    let refused = tokio::task::spawn_blocking(move || unkeepable(&checked.backend, &old, &new));
+    let refused = refused.await.map_err(|_| conflict("planning failed"))?;
+    if asked.apply && !asked.force && !refused.is_empty() {
+        return Err(ReloadError::Unkeepable { problems: refused });
+    }
     let changes = match asked.apply {
         true if state.backend.orders().are_shared() => share(state, &asked, &now).await?,
         true => apply(state, build, &asked)?,
@@ -233,6 +362,7 @@ pub(crate) async fn objective(
         "applied": asked.apply,
         "changes": changes,
         "effect": effect,
+        "refused": refused.first(),
         "until_reload": instead_of,
     }))
 }
@@ -263,7 +393,7 @@ fn apply(
     let changes = json!(put_in_force(state, build, config)?);
     drop(filed);
     state.backend.changed(wall_s());
-    tracing::info!(model = asked.model, %changes, "operator changed an objective");
+    note(&state.backend, asked, &changes);
     Ok(changes)
 }
 
@@ -281,6 +411,18 @@ async fn share(
     });
     aimed.await.map_err(|_| conflict("writing failed"))??;
     let changes = json!(config::diff(before, &state.backend.config_in_force()));
-    tracing::info!(model = asked.model, %changes, "operator changed an objective");
+    note(&state.backend, asked, &changes);
     Ok(changes)
+}
+
+fn note(registry: &Registry, asked: &Objective, changes: &Value) {
+    let model = &asked.model;
+    tracing::info!(model, %changes, "operator changed an objective");
+    let slo = asked.slo_ms.map(|slo_ms| format!("slo_ms = {slo_ms}"));
+    let target = asked.slo_target.map(|target| format!("slo_target = {target}"));
+    let wanted: Vec<String> = slo.into_iter().chain(target).collect();
+    let what = format!("{model} has another objective: {}", wanted.join(", "));
+    registry
+        .events()
+        .note(Change::new("override_objective", model, what).because("by an operator".to_owned()));
 }

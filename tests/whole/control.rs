@@ -74,7 +74,7 @@ impl Bed {
             certificate: None,
             orphan_wait: Duration::ZERO,
             onnxruntime: worker::OnnxRuntime::Missing { why: "this is a test".to_owned() },
-            lending: None,
+            lending: tokio::sync::watch::Sender::default(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -35,6 +35,7 @@ fn settings(program: &Program) -> Value {
     let mut state = program.state("slow");
     state["dispatch"] = Value::Null;
     state["recent"] = Value::Null;
+    state["latency"] = Value::Null;
     state
 }
 
@@ -125,7 +126,7 @@ fn reload_that_needs_a_restart_is_rejected_whole() {
     let (program, text) = start();
     let before = settings(&program);
     let wants: [(&str, String); 2] = [
-        ("router.max_connections", text.replace("[[model]]", "max_connections = 7\n[[model]]")),
+        ("router.state_dir", text.replace("[[model]]", "state_dir = \"kept\"\n[[model]]")),
         ("worker", text.clone() + "[[worker]]\ngpu = \"simulated:A100-80GB\"\n"),
     ];
     for (path, changed) in wants {

@@ -158,13 +158,14 @@ fn executors_of_the_program_before_are_replaced_one_by_one() {
 
 /// Whether both processes run the same file.
 fn is_program(pid: u32, other: u32) -> bool {
-    let file = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).map(file_id).ok();
+    let file =
+        |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).map(|metadata| file_id(&metadata)).ok();
     let (one, two) = (file(pid), file(other));
     // One that has ended since has no program any more.
     one.is_none() || one == two
 }
 
-fn file_id(metadata: fs::Metadata) -> (u64, u64) {
+fn file_id(metadata: &fs::Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     (metadata.dev(), metadata.ino())
 }

@@ -187,7 +187,7 @@ impl Host {
             term: self.leader.borrow().term,
             generation: all().map(|one| one.generation).min().unwrap_or(0),
             leaving: *self.leaving.borrow(),
-            lends: self.launch.lending.is_some(),
+            lends: self.launch.lending.borrow().is_some(),
             address: self.launch.listen,
             gpus: all().map(|one| one.gpu.clone()).collect(),
         }
@@ -199,11 +199,12 @@ impl Host {
             told: self.told.clone(),
             leaving: self.leaving.subscribe(),
             leader: self.leader.subscribe(),
+            lending: self.launch.lending.subscribe(),
         }
     }
 
     pub fn read_log(&self, job: u64, rank: u32, from: Option<u64>, most: u32) -> Option<LogPiece> {
-        let lending = self.launch.lending.as_ref()?;
+        let lending = self.launch.lending.borrow().clone()?;
         let folder = JobFolder::of(&lending.directory, job).rank(rank);
         folder.is_dir().then(|| read_log(&folder, from, most))
     }
@@ -246,6 +247,7 @@ pub struct Changes {
     told: watch::Receiver<Vec<Option<Told>>>,
     leaving: watch::Receiver<bool>,
     leader: watch::Receiver<Leader>,
+    lending: watch::Receiver<Option<Lending>>,
 }
 
 impl Changes {
@@ -254,6 +256,7 @@ impl Changes {
             changed = self.told.changed() => changed,
             changed = self.leaving.changed() => changed,
             changed = self.leader.changed() => changed,
+            changed = self.lending.changed() => changed,
         };
         if changed.is_err() {
             // The worker is stopping, and nothing will change any more.

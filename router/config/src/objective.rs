@@ -23,6 +23,9 @@ pub struct Objective {
     /// Whether it shall be in force, rather than only be looked at.
     #[serde(default)]
     pub apply: bool,
+    /// Whether it shall be in force even if no measured slice can keep it.
+    #[serde(default)]
+    pub force: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

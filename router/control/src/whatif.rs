@@ -11,7 +11,7 @@ use policy::{
     round::{PinOrder, World, foresee, foreseen_pin},
 };
 
-use self::effect::{between, of_model};
+use self::effect::{between, of_model, too_slow};
 pub use self::{
     effect::{Affected, Comparison, Consequence, Intended, Prospect, Provided},
     fits::fits,
@@ -27,12 +27,25 @@ impl Planned {
     /// was in no round yet. Plans twice: not for a thread that others wait for.
     pub fn with_objective(&self, model: &str, slo: Duration) -> Option<Comparison> {
         let from = self.last.lock().from.clone()?;
-        let mut changed = World::clone(&from.world);
-        let mut models = changed.models.to_vec();
-        models.iter_mut().find(|known| known.name == model)?.slo = slo;
-        changed.models = models.into();
+        let changed = with_slo(&from.world, model, slo)?;
         let (before, after) = (foresee(&from.world, &from.memory), foresee(&changed, &from.memory));
         of_model(&before, &after, model)
+    }
+
+    /// Why a model cannot keep an objective on any slice that it was measured on; nothing if it can, or
+    /// if nothing is known. Plans once.
+    pub fn unkeepable(&self, model: &str, slo: Duration) -> Option<String> {
+        let from = self.last.lock().from.clone()?;
+        let snapshot = foresee(&with_slo(&from.world, model, slo)?, &from.memory).snapshot;
+        let index = snapshot.models.iter().position(|known| known.name == model)?;
+        let batch_ms = too_slow(&snapshot, index)?;
+        let (slo_ms, share) = (slo.as_secs_f64() * 1e3, snapshot.rules.latency_share);
+        let least_ms = (batch_ms / share).ceil();
+        Some(format!(
+            "no slice can keep slo_ms {slo_ms} for {model}: its quickest measured batch takes \
+             {batch_ms:.1} ms and may take {share} of the objective (latency_share); give at least \
+             {least_ms:.0}"
+        ))
     }
 
     /// What draining a worker would lead to; nothing before the first round. Plans twice.
@@ -75,6 +88,15 @@ impl Planned {
         let plan = |world: &World| foresee(world, &from.memory);
         Ok(between(&plan(&before), &plan(&after)))
     }
+}
+
+/// The same with another objective for a model; nothing if it is not there.
+fn with_slo(world: &World, model: &str, slo: Duration) -> Option<World> {
+    let mut changed = world.clone();
+    let mut models = changed.models.to_vec();
+    models.iter_mut().find(|known| known.name == model)?.slo = slo;
+    changed.models = models.into();
+    Some(changed)
 }
 
 impl Decided {

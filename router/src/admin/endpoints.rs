@@ -63,6 +63,8 @@ endpoints! {
     GET "/admin/v1/state" ADMIN false routes::state::<B>, "The state document.";
     GET "/admin/v1/events" ADMIN false console::events::<B>,
         "Server-sent events: the last minutes once, then the state document every second.";
+    GET "/admin/v1/events/recent" ADMIN false routes::recent::<B>,
+        "What changed and why: the last thousand events, or those `after` a number.";
     GET "/admin/v1/config" ADMIN false routes::config::<B>,
         "The configuration in force, with the origin of each value.";
     GET "/admin/v1/workers" ADMIN false routes::workers::<B>,
@@ -73,7 +75,8 @@ endpoints! {
     GET "/admin/v1/plan" ADMIN false routes::plan::<B>, "The latest plan, with reasons.";
     GET "/admin/v1/plan/input" ADMIN false routes::plan_input::<B>,
         "What the latest plan was made from, for `sluice plan --replay`.";
-    POST "/admin/v1/reload" ADMIN true routes::reload::<B>, "Reads the configuration file again.";
+    POST "/admin/v1/reload" ADMIN true routes::reload::<B>,
+        "Reads the configuration file again; with `dry_run`, says what that would change.";
     POST "/admin/v1/objective" ADMIN true objective::change::<B>,
         "Previews another objective for a model, or applies it until the next reload.";
     GET "/admin/v1/jobs" JOBS false jobs::list::<B>, "Training jobs, newest first.";

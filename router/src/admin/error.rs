@@ -28,6 +28,7 @@ impl AdminError {
                     StatusCode::NOT_FOUND
                 }
                 ReloadError::Invalid { .. }
+                | ReloadError::Unkeepable { .. }
                 | ReloadError::Objective(ObjectiveError::Invalid { .. }) => {
                     StatusCode::UNPROCESSABLE_ENTITY
                 }

@@ -34,7 +34,7 @@ use tower::ServiceExt;
 use crate::{
     office::Office,
     orders::{Order, OrderError},
-    reload::ReloadError,
+    reload::{Asked, ReloadError},
 };
 
 /// Connections the admin listener keeps, whatever the front door may.
@@ -57,8 +57,10 @@ pub struct Hooks {
     /// The workers and what they last reported, for `GET /admin/v1/workers`.
     pub workers: Box<dyn Fn() -> Value + Send + Sync>,
     pub history: Box<dyn Fn() -> Value + Send + Sync>,
+    /// What changed after an event, by its number, and why.
+    pub events: Box<dyn Fn(u64) -> Value + Send + Sync>,
     /// Reads the configuration again and swaps it whole or not at all; the value says what changed.
-    pub reload: Box<dyn Fn() -> Reloading + Send + Sync>,
+    pub reload: Box<dyn Fn(Asked) -> Reloading + Send + Sync>,
     /// Says what another objective would lead to, and puts it in force if asked to.
     pub objective: Box<dyn Fn(Objective) -> Steering + Send + Sync>,
     /// Says what an order would lead to, and lets it stand if asked to.
@@ -90,7 +92,7 @@ pub async fn serve<B: Backend>(tcp: TcpListener, admin: Arc<Admin<B>>, stop: imp
     let shared = Arc::clone(&admin.shared.shared);
     let desk = Arc::new(Desk { shared: Arc::clone(&shared) });
     let routes =
-        endpoints::router(admin).map_request(|routed: Routed<Asked>| routed.call.into_request());
+        endpoints::router(admin).map_request(|routed: Routed<Routing>| routed.call.into_request());
     let service = layers::stack(&desk, routes);
     let max_connections = Some(MAX_CONNECTIONS);
     let mut front = shared.drain.watch();
@@ -118,13 +120,13 @@ struct Desk {
     shared: Arc<Shared>,
 }
 
-struct Asked {
+struct Routing {
     scope: Option<Scope>,
     audited: bool,
 }
 
 impl Door for Desk {
-    type Route = Asked;
+    type Route = Routing;
     type Body = Body;
 
     fn shared(&self) -> &Arc<Shared> {
@@ -133,25 +135,25 @@ impl Door for Desk {
 
     /// Never fails: a path that leads nowhere is answered behind the layers, so that a client without
     /// the scope does not learn of it.
-    fn route(&self, head: &Parts) -> Result<Asked, InferError> {
+    fn route(&self, head: &Parts) -> Result<Routing, InferError> {
         let path = head.uri.path();
         let audited = endpoints::is_audited(&head.method, path);
-        Ok(Asked { scope: endpoints::scope(path), audited })
+        Ok(Routing { scope: endpoints::scope(path), audited })
     }
 
-    fn scope(&self, asked: &Asked) -> Option<Scope> {
+    fn scope(&self, asked: &Routing) -> Option<Scope> {
         asked.scope
     }
 
-    fn is_audited(&self, asked: &Asked) -> bool {
+    fn is_audited(&self, asked: &Routing) -> bool {
         asked.audited
     }
 
-    fn traced<'a>(&self, _: &'a Asked) -> Option<&'a str> {
+    fn traced<'a>(&self, _: &'a Routing) -> Option<&'a str> {
         None
     }
 
-    fn refused(&self, _: &Asked, _: &InferError) {}
+    fn refused(&self, _: &Routing, _: &InferError) {}
 
     fn render(error: &InferError) -> Response<Body> {
         reply::fail(error).map(Body::new)

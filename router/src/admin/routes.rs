@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::{
     Extension,
-    extract::{RawQuery, State},
+    extract::{RawQuery, Request, State},
 };
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 use serve::{
     doors::oip::backend::Backend,
@@ -17,7 +18,10 @@ use serve::{
 };
 
 use super::{Admin, TEXT, error::AdminError, views};
-use crate::metrics::CONTENT_TYPE;
+use crate::{metrics::CONTENT_TYPE, reload::Asked as Reload};
+
+/// The longest configuration.
+const LONGEST_FILE: usize = 4 << 20;
 
 pub(super) type Asked<B> = State<Arc<Admin<B>>>;
 
@@ -65,11 +69,54 @@ pub(super) async fn tenants<B: Backend>(
     reply::json(StatusCode::OK, &json!({ "tenants": tenants }))
 }
 
+/// `?dry_run` changes nothing and takes the text of another file as its body; `?force` puts objectives
+/// in force that no measured slice can keep.
 pub(super) async fn reload<B: Backend>(
     State(admin): Asked<B>,
+    RawQuery(query): RawQuery,
+    request: Request,
 ) -> Result<Response<Reply>, AdminError> {
-    let report = (admin.hooks.reload)().await?;
+    let query = query.unwrap_or_default();
+    let body = Limited::new(request.into_body(), LONGEST_FILE).collect().await;
+    let unread = |_| InferError::BadBody {
+        problem: format!("it is longer than {LONGEST_FILE} bytes, or was cut off"),
+    };
+    let body = body.map_err(unread)?.to_bytes();
+    let text = (!body.is_empty()).then(|| String::from_utf8_lossy(&body).into_owned());
+    let dry_run = flag(&query, "dry_run");
+    if text.is_some() && !dry_run {
+        let problem = "a reload reads the router's own file; give a file only with ?dry_run";
+        return Err(InferError::BadBody { problem: problem.to_owned() }.into());
+    }
+    let asked = Reload { text, dry_run, force: flag(&query, "force") };
+    let report = (admin.hooks.reload)(asked).await?;
     Ok(reply::json(StatusCode::OK, &report))
+}
+
+/// Whether a query has `name`, and not as `false`.
+fn flag(query: &str, name: &str) -> bool {
+    query.split('&').any(|part| match part.split_once('=') {
+        None => part == name,
+        Some((found, value)) => found == name && value != "false",
+    })
+}
+
+/// `?after=N` leaves out what was seen before.
+pub(super) async fn recent<B: Backend>(
+    State(admin): Asked<B>,
+    RawQuery(query): RawQuery,
+) -> Result<Response<Reply>, AdminError> {
+    let query = query.unwrap_or_default();
+    let after = query.split('&').find_map(|part| part.strip_prefix("after="));
+    let number = |text: &str| {
+        text.parse().map_err(|_| InferError::BadValue {
+            name: "after",
+            found: text.chars().take(80).collect(),
+            wanted: "the number of an event",
+        })
+    };
+    let after = after.map_or(Ok(0), number)?;
+    Ok(reply::json(StatusCode::OK, &(admin.hooks.events)(after)))
 }
 
 pub(super) async fn drain<B: Backend>(State(admin): Asked<B>) -> Response<Reply> {

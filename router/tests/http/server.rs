@@ -92,7 +92,8 @@ impl Server {
             state: Box::new(|| json!({"models": []})),
             workers: Box::new(|| json!({"workers": []})),
             history: Box::new(|| json!({})),
-            reload: Box::new(move || {
+            events: Box::new(|after| json!({"started_ms": after, "events": []})),
+            reload: Box::new(move |_| {
                 let failed = next_reload.lock().unwrap().take();
                 Box::pin(async move { failed.map_or_else(|| Ok(json!({"changes": []})), Err) })
             }),

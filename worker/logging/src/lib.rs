@@ -26,7 +26,7 @@ use tracing_subscriber::{
 
 pub use self::{
     filter::{BadFilter, Filter},
-    line::{Format, Head, Line},
+    line::{Format, Head, Line, time_text},
 };
 use self::{queue::Queue, stderr::Stderr};
 

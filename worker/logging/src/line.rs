@@ -220,6 +220,13 @@ fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Time since 1970 as lines have it, such as `2026-11-18T20:05:01.234567Z`.
+pub fn time_text(since: Duration) -> String {
+    let mut text = Vec::new();
+    timestamp(&mut text, since);
+    String::from_utf8(text).unwrap_or_default()
+}
+
 /// Time since 1970, as `2026-11-18T20:05:01.234567Z`.
 fn timestamp(buffer: &mut Vec<u8>, since: Duration) {
     let seconds = since.as_secs();

@@ -28,6 +28,7 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
     process::{Child, Command},
+    sync::watch,
     time::{sleep, timeout},
 };
 
@@ -54,8 +55,8 @@ pub struct Launch {
     pub orphan_wait: Duration,
     /// What ONNX models are run by, where a GPU has none of its own.
     pub onnxruntime: OnnxRuntime,
-    /// On what terms jobs run here; absent, none do.
-    pub lending: Option<Lending>,
+    /// On what terms jobs run here now; absent, none do. All clones share them.
+    pub lending: watch::Sender<Option<Lending>>,
 }
 
 /// A lane, by the names its process and its files have.

@@ -42,7 +42,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// How long one that hung up may take to write down how it ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Lending {
     pub allow: Vec<String>,
     pub directory: PathBuf,
@@ -176,7 +176,8 @@ struct Keeper {
 
 impl Keeper {
     async fn keep(mut self) {
-        let Ended { end, progress } = match self.around.launch.lending.clone() {
+        let lending = self.around.launch.lending.borrow().clone();
+        let Ended { end, progress } = match lending {
             Some(lending) => self.live(&lending).await,
             None => lost("this worker runs no jobs"),
         };

@@ -24,7 +24,7 @@ impl Dir {
             certificate: None,
             orphan_wait: Duration::ZERO,
             onnxruntime: OnnxRuntime::Missing { why: "this is a test".into() },
-            lending: None,
+            lending: watch::Sender::default(),
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) const LOANS: TableSpec = TableSpec {
     title: "[loans]",
     about: "Idle slices lent to training jobs. In a router's file the table says which job gets \
             what; in a worker's, what a job may use there. Absent: there are no jobs.",
-    whole: Effect::Restart,
+    whole: Effect::Live,
 };
 
 table! {
@@ -30,7 +30,7 @@ table! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Loans {
         /// Programs a job may start, as its command names them. Empty: no job can run.
-        allow: Vec<String> = "allow" or(Vec::new()), Own(read_allow, plain, "list of programs"), Restart;
+        allow: Vec<String> = "allow" or(Vec::new()), Own(read_allow, plain, "list of programs"), Live;
         /// Notice period: time from the stop signal to `SIGKILL`.
         notice: Duration = "notice_s" or(Duration::from_secs(10)), Seconds(1..=3600), Live;
         /// Loan lease: how long a loan lasts unless renewed.
@@ -50,15 +50,15 @@ table! {
         /// User that jobs run as; needs `directory`. Absent: the worker's own.
         user: Option<String> = "user" maybe, Own(read_user, plain, "name of a user"), Restart;
         /// Niceness of jobs.
-        nice: u32 = "nice" or(10), Whole(0..=19), Restart;
+        nice: u32 = "nice" or(10), Whole(0..=19), Live;
         /// Most processors that one rank uses. Absent: no limit.
-        cpus: Option<u32> = "cpus" maybe, Whole(1..=1024), Restart;
+        cpus: Option<u32> = "cpus" maybe, Whole(1..=1024), Live;
         /// Most host memory of one process of a rank. Absent: no limit.
-        memory_mib: Option<u64> = "memory_mib" maybe, Whole(1..=MOST_MIB), Restart;
+        memory_mib: Option<u64> = "memory_mib" maybe, Whole(1..=MOST_MIB), Live;
         /// Most that a job's folder holds. Absent: no limit.
-        disk_mib: Option<u64> = "disk_mib" maybe, Whole(1..=MOST_MIB), Restart;
+        disk_mib: Option<u64> = "disk_mib" maybe, Whole(1..=MOST_MIB), Live;
         /// Most that is stored of one rank's output.
-        log_mib: u64 = "log_mib" or(16), Whole(1..=MOST_MIB), Restart;
+        log_mib: u64 = "log_mib" or(16), Whole(1..=MOST_MIB), Live;
     }
 }
 

@@ -40,15 +40,15 @@ table! {
         /// Most bytes of all request bodies together; 503 beyond.
         max_buffered_bytes: u64 = "max_buffered_bytes" or(1 << 30), Whole(1024..=1 << 40), Live;
         /// Longest request head.
-        max_header_bytes: u64 = "max_header_bytes" or(64 << 10), Whole(1024..=1 << 20), Restart;
+        max_header_bytes: u64 = "max_header_bytes" or(64 << 10), Whole(1024..=1 << 20), Live;
         /// Most connections open at once.
-        max_connections: u32 = "max_connections" or(10_000), Whole(1..=1_000_000), Restart;
+        max_connections: u32 = "max_connections" or(10_000), Whole(1..=1_000_000), Live;
         /// Time for a request's head to arrive.
-        header_timeout: Duration = "header_timeout_ms" or(Duration::from_secs(10)), Millis, Restart;
+        header_timeout: Duration = "header_timeout_ms" or(Duration::from_secs(10)), Millis, Live;
         /// Time for a request's body to arrive.
         body_timeout: Duration = "body_timeout_ms" or(Duration::from_secs(30)), Millis, Live;
         /// How long an idle connection stays open.
-        idle_timeout: Duration = "idle_timeout_s" or(Duration::from_secs(75)), Seconds(1..=DAY_S), Restart;
+        idle_timeout: Duration = "idle_timeout_s" or(Duration::from_secs(75)), Seconds(1..=DAY_S), Live;
         /// How long a router still accepts connections after `SIGTERM`, so that load balancers notice first. `SIGINT` skips it.
         drain_delay: Duration = "drain_delay_s" or(Duration::from_secs(5)), Seconds(0..=DAY_S), Live;
         /// How long a stopping router then waits for requests in flight.

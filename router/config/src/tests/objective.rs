@@ -1,7 +1,7 @@
 use super::*;
 
 fn asked(slo_ms: Option<f64>, slo_target: Option<f64>) -> Objective {
-    Objective { model: "slow".to_owned(), slo_ms, slo_target, apply: true }
+    Objective { model: "slow".to_owned(), slo_ms, slo_target, apply: true, force: false }
 }
 
 fn problems(text: &str, asked: &Objective) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! What would be done, and what a decision does, for people.
 
 use policy::{
-    place::{Action, Decision},
+    place::{Action, Decision, Snapshot},
+    plan::{self, quickest_ms},
     round::Plan,
 };
 use serde::Serialize;
@@ -92,12 +93,26 @@ pub(super) fn between(before: &Plan, after: &Plan) -> Consequence {
     }
 }
 
+/// How long the quickest measured batch of a model takes, in milliseconds, if that is longer than its
+/// objective leaves for one on every slice of the fleet.
+pub(super) fn too_slow(snapshot: &Snapshot, model: usize) -> Option<f64> {
+    // Alone: what neighbors cost may pass.
+    let model = plan::Model { slowdown: 1.0, ..snapshot.models[model].clone() };
+    let kinds: Vec<_> = snapshot.gpus.iter().map(|gpu| gpu.kind).collect();
+    let batch_ms = quickest_ms(&model, &kinds)?;
+    (batch_ms > snapshot.rules.latency_share * model.slo_ms + 1e-9).then_some(batch_ms)
+}
+
 fn provided(plan: &Plan, model: usize) -> Provided {
     let mine = || plan.decision.target.placed.iter().filter(|placed| placed.model == model);
     let known = !plan.snapshot.models[model].measured.is_empty();
+    let keeps = too_slow(&plan.snapshot, model).is_none();
     Provided {
         replicas: mine().count(),
-        capacity_rps: known.then(|| mine().fold(0.0, |all, placed| all + placed.capacity_rps)),
+        capacity_rps: known.then(|| {
+            let within = mine().filter(|_| keeps);
+            within.fold(0.0, |all, placed| all + placed.capacity_rps)
+        }),
     }
 }
 

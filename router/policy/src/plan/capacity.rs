@@ -162,6 +162,14 @@ pub(crate) fn ways(model: &Model, on: &[(&Kind, &Profile)]) -> Vec<Vec<Choice>> 
     on.iter().map(|(kind, profile)| usable(model, kind, profile, &memory)).collect()
 }
 
+/// The least time of a batch of `model` on any slice of these kinds; nothing if none was measured.
+pub fn quickest_ms(model: &Model, kinds: &[&Kind]) -> Option<f64> {
+    let memory = memory_by_batch(model);
+    let profiles = kinds.iter().flat_map(|kind| kind.profiles.iter().map(|one| (*kind, one)));
+    let choices = profiles.flat_map(|(kind, profile)| usable(model, kind, profile, &memory));
+    choices.map(|choice| choice.latency_ms).reduce(f64::min)
+}
+
 fn best(rows: &[Choice], max_processes: u32) -> Option<Choice> {
     let allowed = rows.iter().filter(|row| row.processes <= max_processes);
     // The first of equals has the smaller batch and fewer processes.

@@ -28,7 +28,7 @@ mod simplex;
 use mig::Kind;
 
 pub use self::interference::misses;
-pub use capacity::Choice;
+pub use capacity::{Choice, quickest_ms};
 pub(crate) use capacity::{measured_on, ways};
 pub use headroom::solve_roomily;
 pub use incremental::{Replan, moves, repair, replan};
