@@ -141,7 +141,8 @@ pub(crate) fn companions(library: &Path) -> Vec<PathBuf> {
 fn wheel(python: &Path) -> Result<PathBuf, String> {
     let mut command = Command::new(python);
     command.args(["-I", "-c", ASK_PYTHON]);
-    let said = child::output(command, PATIENCE).map_err(|why| format!("python3: {why}"))?;
+    let said = child::output(command, PATIENCE)
+        .map_err(|why| format!("python3 cannot be asked for its onnxruntime: {why}"))?;
     let text = String::from_utf8_lossy(&said.stdout);
     let mut lines = text.lines();
     match lines.next() {
