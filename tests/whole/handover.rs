@@ -162,6 +162,24 @@ fn idle_connections_are_closed_after_a_last_answer() {
 }
 
 #[test]
+fn batch_limits_go_over() {
+    let setup = Setup::new().router("state_dir = \"state\"\ndrain_delay_s = 0");
+    let program = setup.sleeper("m", 20, "slo_ms = 20000\nmax_batch = 8").gpus(1).start();
+    let limit = |program: &Program| program.state("m")["dispatch"]["limits"][0]["rows"].clone();
+    assert_eq!(limit(&program), 1);
+    let mut clients: Vec<Client> = (0..24).map(|_| program.client()).collect();
+    eventually("the limit has grown", || {
+        clients.iter_mut().for_each(|client| client.send_infer("m", &Body::row()));
+        clients.iter_mut().for_each(|client| assert_eq!(client.receive().status, 200));
+        (limit(&program) == 8).then_some(())
+    });
+    drop(clients);
+    let program = replace(program, "up");
+    assert_eq!(limit(&program), 8, "nothing was asked of the new process yet");
+    end(program);
+}
+
+#[test]
 fn sigusr2_starts_the_successor() {
     let setup = Setup::new().router("state_dir = \"state\"\ndrain_delay_s = 0").sleeper(
         "m",

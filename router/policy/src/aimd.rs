@@ -63,6 +63,11 @@ impl Aimd {
         self.limit
     }
 
+    /// Goes on from what another controller of the same replica had learned.
+    pub fn resume(&mut self, limit: u32) {
+        self.limit = limit.clamp(self.rule.min, self.rule.max);
+    }
+
     /// Keeps what was learned under a new upper bound.
     pub fn rebound(&mut self, max: u32) {
         assert!(max >= self.rule.min);
@@ -98,6 +103,15 @@ mod tests {
 
     const BUDGET: Duration = Duration::from_millis(50);
     const RULE: Rule = Rule { min: 1, max: 64, shrink: 0.5, slow_start: false };
+
+    #[test]
+    fn a_resumed_limit_stays_within_the_bounds() {
+        for (limit, resumed) in [(0, 1), (17, 17), (900, 64)] {
+            let mut aimd = Aimd::new(RULE);
+            aimd.resume(limit);
+            assert_eq!(aimd.limit(), resumed);
+        }
+    }
 
     fn batch(full: bool, sent_ms: u64, took_ms: u64) -> Finished {
         let sent_at = Moment::from_micros(sent_ms * 1_000);

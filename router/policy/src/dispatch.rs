@@ -203,6 +203,13 @@ impl Dispatch {
         })
     }
 
+    /// Gives a replica the batch limit it had in the process that this one replaced.
+    pub fn resume_limit(&mut self, id: u32, rows: u32) {
+        if let Some(index) = self.replica(id) {
+            self.replicas[index].aimd.resume(rows);
+        }
+    }
+
     pub fn rate(&self, now: Moment) -> f64 {
         self.demand.per_second(Kind::All, now)
     }

@@ -250,6 +250,9 @@ impl Giver {
                 offer.serving.entry(id.worker).or_default().push(id.replica);
             }
         }
+        for (id, rows) in self.state.backend.plane().connections().batch_limits() {
+            offer.batch_limits.entry(id.worker).or_default().push((id.replica, rows));
+        }
         Ok(offer)
     }
 

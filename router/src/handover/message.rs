@@ -67,6 +67,9 @@ pub struct Offer {
     /// Replicas that are given requests: by worker, their ids.
     #[serde(default)]
     pub serving: BTreeMap<String, Vec<u32>>,
+    /// The batch limits of replicas: by worker, each replica's id and its rows.
+    #[serde(default)]
+    pub batch_limits: BTreeMap<String, Vec<(u32, u32)>>,
 }
 
 /// What no file has, of a router without `state_dir`.

@@ -104,6 +104,12 @@ impl Taken {
 
     /// Connects to every replica that the running router has in rotation, and has it freeze.
     pub(crate) async fn attach(&mut self, registry: &Registry) -> Result<Frozen, TakeError> {
+        let limits = std::mem::take(&mut self.offer.batch_limits);
+        let limits = limits.into_iter().flat_map(|(worker, limits)| {
+            let id = move |replica| ReplicaId { worker: worker.clone(), replica };
+            limits.into_iter().map(move |(replica, rows)| (id(replica), rows))
+        });
+        registry.plane().connections().resume_limits(limits);
         for (name, report) in std::mem::take(&mut self.offer.workers) {
             registry.fleet().seed(&name, report);
         }

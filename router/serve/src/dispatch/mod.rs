@@ -205,6 +205,17 @@ impl Dispatcher {
         process.join(self, id, objective);
     }
 
+    /// Gives a replica the batch limit it had in the process that this one replaced.
+    pub fn resume_limit(&self, replica: u32, rows: u32) {
+        self.state.lock().machine.resume_limit(replica, rows);
+    }
+
+    /// The most rows the next batch of a replica may hold; none if it is not in rotation.
+    pub fn batch_limit(&self, replica: u32) -> Option<u32> {
+        let state = self.state.lock();
+        state.machine.limits().find(|limit| limit.replica == replica).map(|limit| limit.rows)
+    }
+
     /// Gives a replica no more batches; it is detached once it has none left.
     pub fn drain(&self, replica: u32) {
         let now = self.clock.now();

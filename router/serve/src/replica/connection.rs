@@ -79,6 +79,8 @@ pub(super) struct Serving {
     pub(super) authority: Arc<ArcSwapOption<ClientConfig>>,
     pub(super) process: Arc<Process>,
     pub(super) ready: ReadyReplica,
+    /// What to begin with; a small one, if nothing is known.
+    pub(super) batch_limit: Option<u32>,
     pub(super) flags: Arc<Flags>,
     pub(super) changed: Arc<watch::Sender<()>>,
 }
@@ -135,6 +137,9 @@ impl Serving {
         };
         self.model.came(self.digest, &self.version);
         self.model.attach(replica, &self.ready.platform, self.ready.max_batch);
+        if let Some(rows) = self.batch_limit {
+            self.model.dispatcher().resume_limit(self.number, rows);
+        }
         self.flags.attached.store(true, Ordering::Release);
         if self.flags.draining.load(Ordering::Acquire) {
             self.model.dispatcher().drain(self.number);

@@ -35,6 +35,8 @@ struct Connections {
     /// By their address and the token they expect.
     processes: HashMap<Hello, Weak<Process>>,
     last_number: u32,
+    /// What replicas had in the process that this one replaced.
+    batch_limits: HashMap<ReplicaId, u32>,
     closed: bool,
 }
 
@@ -98,6 +100,7 @@ impl Replicas {
             authority: Arc::clone(&self.authority),
             process: connections.process(&hello),
             ready: ready.clone(),
+            batch_limit: connections.batch_limits.remove(id),
             flags: Arc::default(),
             changed: Arc::clone(&self.changed),
         };
@@ -110,6 +113,20 @@ impl Replicas {
             task: tokio::spawn(serving.keep()),
         };
         connections.by_id.insert(id.clone(), connection);
+    }
+
+    /// The batch limit of each replica in rotation.
+    pub fn batch_limits(&self) -> BTreeMap<ReplicaId, u32> {
+        let connections = self.connections.lock();
+        let limit = |(id, one): (&ReplicaId, &Connection)| {
+            Some((id.clone(), one.model.dispatcher().batch_limit(one.number)?))
+        };
+        connections.by_id.iter().filter_map(limit).collect()
+    }
+
+    /// Has replicas begin with these batch limits when they are attached.
+    pub fn resume_limits(&self, limits: impl IntoIterator<Item = (ReplicaId, u32)>) {
+        self.connections.lock().batch_limits.extend(limits);
     }
 
     pub fn admit(&self, id: &ReplicaId) {
