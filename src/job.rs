@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::{
     admin::{Admin, Call, pause},
-    program::{failed, say},
+    program::{failed, note, say},
 };
 
 const JOBS: &str = "/admin/v1/jobs";
@@ -29,6 +29,7 @@ const EVERY: Duration = Duration::from_millis(300);
 #[command(after_help = "Exit codes: 0 success, 1 error, 2 usage.\n\n\
     Examples:\n  \
     sluice job submit --slices 2..4 --profile 2g.20gb --name bert -- python3 train.py\n  \
+    sluice job submit --follow -- python3 train.py\n  \
     sluice job list\n  \
     sluice job show 7\n  \
     sluice job logs -f 7\n  \
@@ -86,6 +87,11 @@ struct Submit {
     /// Key that makes a repeated submission return the first job instead of queuing another
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Print the job's output until it ends; exits with 1 unless the job is done
+    ///
+    /// Its number, and what it waits for, go to stderr. Ctrl-C ends the output, not the job.
+    #[arg(short, long, conflicts_with = "format")]
+    follow: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -151,7 +157,9 @@ struct Page {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let done = match &args.what {
-        What::Submit(submit) => self::submit(submit),
+        What::Submit(submit) => {
+            return self::submit(submit).unwrap_or_else(|why| failed(&why));
+        }
         What::List(plain) => list(plain),
         What::Show(one) => show(one, "GET"),
         What::Cancel(one) => show(one, "DELETE"),
@@ -160,7 +168,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     done.map_or_else(|why| failed(&why), |()| ExitCode::SUCCESS)
 }
 
-fn submit(args: &Submit) -> Result<(), String> {
+fn submit(args: &Submit) -> Result<ExitCode, String> {
     let submission = Submission {
         argv: args.argv.clone(),
         name: args.name.clone(),
@@ -182,11 +190,56 @@ fn submit(args: &Submit) -> Result<(), String> {
     let call = Call { method: "POST", headers: &headers, body: &body };
     let response = args.admin.send(JOBS, &call)?;
     if args.format == Format::Json {
-        return print_raw(&response);
+        return print_raw(&response).map(|()| ExitCode::SUCCESS);
     }
     let job: JobView = read(&response)?;
-    say(&job.brief.id.to_string());
-    Ok(())
+    let id = job.brief.id;
+    if args.follow {
+        return follow(&args.admin, id, 0);
+    }
+    say(&id.to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what a rank of the job prints until the job ends, and on stderr what becomes of the job.
+fn follow(admin: &Admin, id: u64, rank: u32) -> Result<ExitCode, String> {
+    let (mut from, mut told) = (String::new(), String::new());
+    loop {
+        let Brief { state, reason, .. } = brief(admin, id)?;
+        let news = format!("job {id} is {}: {reason}", state.name());
+        if news != told && !state.is_over() {
+            note(&news);
+            told = news;
+        }
+        loop {
+            let page = page(admin, id, rank, &from)?;
+            print(&page.text)?;
+            from = format!("&from={}", page.next);
+            match (page.text.is_empty(), page.over) {
+                (true, true) => return verdict(brief(admin, id)?),
+                (true, false) => break,
+                (false, _) => {}
+            }
+        }
+        pause(EVERY)?;
+    }
+}
+
+fn brief(admin: &Admin, id: u64) -> Result<Brief, String> {
+    let job: JobView = read(&admin.get(&format!("{JOBS}/{id}"))?)?;
+    Ok(job.brief)
+}
+
+fn page(admin: &Admin, id: u64, rank: u32, from: &str) -> Result<Page, String> {
+    read(&admin.get(&format!("{JOBS}/{id}/logs?rank={rank}{from}"))?)
+}
+
+fn verdict(job: Brief) -> Result<ExitCode, String> {
+    let Brief { id, state, reason, .. } = job;
+    if state == State::Done {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(format!("job {id} is {}: {reason}", state.name()))
 }
 
 fn list(args: &Plain) -> Result<(), String> {
@@ -208,25 +261,12 @@ fn show(args: &One, method: &str) -> Result<(), String> {
 }
 
 fn logs(args: &Logs) -> Result<ExitCode, String> {
-    let mut from = String::new();
-    loop {
-        let path = format!("{JOBS}/{}/logs?rank={}{from}", args.id, args.rank);
-        let page: Page = read(&args.admin.get(&path)?)?;
-        print(&page.text)?;
-        from = format!("&from={}", page.next);
-        match (page.text.is_empty(), args.follow, page.over) {
-            (_, false, _) => return Ok(ExitCode::SUCCESS),
-            (true, true, true) => break,
-            (true, true, false) => pause(EVERY)?,
-            (false, true, _) => {}
-        }
+    if args.follow {
+        return follow(&args.admin, args.id, args.rank);
     }
-    let job: JobView = read(&args.admin.get(&format!("{JOBS}/{}", args.id))?)?;
-    let Brief { id, state, reason, .. } = job.brief;
-    if state == State::Done {
-        return Ok(ExitCode::SUCCESS);
-    }
-    Err(format!("job {id} is {}: {reason}", state.name()))
+    let page = page(&args.admin, args.id, args.rank, "")?;
+    print(&page.text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

@@ -4,10 +4,12 @@ mod admin;
 mod check;
 mod events;
 mod executor;
+mod file;
 mod guard;
 mod handover;
 mod help_page;
 mod job;
+mod key;
 mod load;
 mod log;
 mod notify;
@@ -21,6 +23,7 @@ mod router;
 mod simulate;
 mod status;
 mod up;
+mod usage;
 mod worker;
 
 use std::process::ExitCode;
@@ -41,7 +44,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SLUICE_REVI
 #[command(name = "sluice", version = VERSION, after_help = "Examples:\n  \
     sluice up                              serve the demo on 127.0.0.1:8000\n  \
     sluice check configs/router.toml       validate a configuration file\n  \
-    sluice up --config configs/router.toml serve your own models\n  \
+    sluice up configs/router.toml          serve your own models\n  \
     sluice status --watch                  watch the fleet from another terminal\n  \
     sluice load --model digits --rate 200  send 200 requests/s and report")]
 struct Cli {
@@ -62,6 +65,7 @@ enum Command {
     Events(events::Args),
     Reload(reload::Args),
     Job(Box<job::Args>),
+    Key(key::Args),
     Drain(overrides::Drain),
     Return(overrides::Return),
     Pin(overrides::Pin),
@@ -76,6 +80,12 @@ enum Command {
     /// Print the reference page of this command line
     #[command(hide = true)]
     HelpPage,
+    /// Check that a command line is one, and do nothing
+    #[command(hide = true, disable_help_flag = true)]
+    Parses {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     #[command(hide = true)]
     Executor(executor::Args),
     #[command(hide = true)]
@@ -85,7 +95,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let code = run(Cli::parse().command);
+    let code = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(error) => usage::explain::<Cli>(error),
+    };
     logging::flush();
     code
 }
@@ -103,6 +116,7 @@ fn run(command: Command) -> ExitCode {
         Command::Events(args) => events::run(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Job(args) => job::run(&args),
+        Command::Key(args) => key::run(&args),
         Command::Drain(args) => overrides::drain(&args),
         Command::Return(args) => overrides::give_back(&args),
         Command::Pin(args) => overrides::pin(&args),
@@ -114,6 +128,10 @@ fn run(command: Command) -> ExitCode {
         Command::HelpPage => {
             program::say(help_page::page(Cli::command()).trim_end());
             ExitCode::SUCCESS
+        }
+        Command::Parses { words } => {
+            let parsed = Cli::try_parse_from(std::iter::once("sluice".to_owned()).chain(words));
+            parsed.map_or_else(usage::explain::<Cli>, |_| ExitCode::SUCCESS)
         }
         Command::Executor(args) => executor::run(args),
         Command::Guard(args) => guard::run(&args),

@@ -2,6 +2,7 @@
 
 mod decision;
 mod json;
+mod live;
 mod table;
 
 use std::{
@@ -17,15 +18,20 @@ use policy::{
 use router::replay;
 use tokio::time::Instant;
 
+use self::live::{Instead, Live};
 use crate::{
     admin::Admin,
-    program::{BAD_CONFIGURATION, Format, Verdict},
+    program::{BAD_CONFIGURATION, Format, Verdict, chain},
 };
 
 /// Endpoint of a router's last planning input.
 const INPUT: &str = "/admin/v1/plan/input";
+/// Endpoint of the plan that was made from it.
+const PLAN: &str = "/admin/v1/plan";
 
 /// Compute the fewest GPUs that meet every objective
+///
+/// Without a file it plans for a running router: its models as measured, its demand and its GPUs.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 planned, 1 fleet too small or router unreachable, 2 usage, 78 invalid plan file.\n\n\
@@ -33,12 +39,14 @@ const INPUT: &str = "/admin/v1/plan/input";
     sluice plan configs/plans/scenario-2.toml\n  \
     sluice plan configs/plans/scenario-2.toml --compare\n  \
     sluice plan configs/plans/scenario-2.toml --format json --explain\n  \
+    sluice plan --url http://127.0.0.1:8002\n  \
+    sluice plan --url http://127.0.0.1:8002 --gpu H100-80GB=4 --demand digits=20000\n  \
     sluice plan --dump > placement.json\n  \
     sluice plan --replay placement.json"
 )]
 pub(crate) struct Args {
-    /// Plan file: models with their demand, and a fleet
-    #[arg(value_name = "FILE", required_unless_present_any = ["replay", "dump"])]
+    /// Plan file: models with their demand, and a fleet [default: the running router]
+    #[arg(value_name = "FILE", conflicts_with_all = ["url", "key_env", "key_file"])]
     file: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -56,6 +64,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["file", "compare", "explain", "replay"])]
     dump: bool,
     #[command(flatten)]
+    instead: Instead,
+    #[command(flatten)]
     admin: Admin,
 }
 
@@ -71,7 +81,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let verdict = match (&args.replay, &args.file) {
         (Some(dump), _) => replayed(args, dump),
         (None, Some(file)) => planned(args, file),
-        (None, None) => dumped(&args.admin),
+        (None, None) if args.dump => dumped(&args.admin),
+        (None, None) => live(args),
     };
     verdict.print()
 }
@@ -96,6 +107,38 @@ fn dumped(admin: &Admin) -> Verdict {
             Verdict { stdout, ..Verdict::default() }
         }
         Err(why) => Verdict { stderr: format!("{why}\n"), code: 1, ..Verdict::default() },
+    }
+}
+
+/// Plans for a running router, and says of what it has no plan.
+fn live(args: &Args) -> Verdict {
+    let refused = |why: String| Verdict { stderr: why + "\n", code: 1, ..Verdict::default() };
+    let input = match args.admin.get(INPUT) {
+        Ok(input) => input,
+        Err(why) => {
+            let hint = "; give a plan FILE to plan without a router";
+            return refused(why + hint);
+        }
+    };
+    let snapshot = match replay::load(&String::from_utf8_lossy(&input)) {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            let why = chain(&error);
+            return refused(format!("the response is not from a router of this version: {why}"));
+        }
+    };
+    let snapshot = match args.admin.get(PLAN).and_then(|plan| live::as_asked(snapshot, &plan)) {
+        Ok(snapshot) => snapshot,
+        Err(why) => return refused(why),
+    };
+    match live::problem(&snapshot, &args.instead) {
+        Ok(Live { problem, left_out }) => {
+            let mut verdict = judge(args, &problem);
+            let left_out: String = left_out.iter().map(|line| format!("{line}\n")).collect();
+            verdict.stderr.insert_str(0, &left_out);
+            verdict
+        }
+        Err(why) => refused(why),
     }
 }
 

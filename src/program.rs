@@ -237,6 +237,11 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
+/// Tells the person at the terminal something that is no data.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
 pub(crate) fn failed(why: &str) -> ExitCode {
     complain(why);
     ExitCode::FAILURE

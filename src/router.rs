@@ -9,6 +9,7 @@ use router::{
 };
 
 use crate::{
+    file::{File, Listen},
     handover, notify,
     program::{bad, chain, failed, say, warned},
 };
@@ -25,13 +26,14 @@ const COMMAND: &str = "router";
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
     Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file;\n\
     USR2 starts the program again to replace this process.\n\n\
-    Examples:\n  sluice router --config /etc/sluice/router.toml\n  \
-    sluice router --config /etc/sluice/router.toml --replace"
+    Examples:\n  sluice router /etc/sluice/router.toml\n  \
+    sluice router /etc/sluice/router.toml --replace"
 )]
 pub(crate) struct Args {
-    /// Configuration file
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    file: File,
+    #[command(flatten)]
+    listen: Listen,
     /// Take over from the router of this file that runs on this host, without losing a request
     #[arg(long)]
     replace: bool,
@@ -41,6 +43,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> ExitCode {
     args.log.start();
+    args.listen.hold();
     let config = match configuration(&args) {
         Ok(config) => config,
         Err(problems) => return bad(&problems),
@@ -59,7 +62,7 @@ async fn serve(args: Args, config: Config) -> ExitCode {
     };
     let giving = giving(&config, COMMAND);
     let mut router = match taken {
-        Ok(taken) => match start(config, Some(args.config), giving, taken).await {
+        Ok(taken) => match start(config, Some(args.file.path().to_owned()), giving, taken).await {
             Ok(router) => router,
             Err(stopped) => return stopped,
         },
@@ -148,7 +151,7 @@ pub(crate) fn say_addresses(router: &Router) {
 }
 
 fn configuration(args: &Args) -> Result<Config, String> {
-    let config = warned(config::load(&args.config))?;
+    let config = warned(config::load(args.file.path()))?;
     config.check_router().map_err(|problems| problems.to_string())?;
     Ok(config)
 }

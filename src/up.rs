@@ -4,7 +4,12 @@ mod demo;
 mod local;
 mod run_dir;
 
-use std::{path::PathBuf, pin::pin, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    pin::pin,
+    process::ExitCode,
+    time::Duration,
+};
 
 use config::Config;
 use router::{
@@ -20,6 +25,7 @@ use worker::{GpuSettings, Launch};
 
 use self::{local::LocalWorker, run_dir::RunDir};
 use crate::{
+    file::Listen,
     notify,
     program::{
         ADOPTION_WAIT, bad, chain, failed, gpus, lend, lending, onnxruntime, say, this_program,
@@ -39,22 +45,35 @@ const COMMAND: &str = "up";
     after_help = "Exit codes: 0 stopped in order, 1 error, 2 usage, 78 invalid configuration.\n\n\
     Signals: TERM or INT drains and stops, a second one stops at once; HUP reloads the file;\n\
     USR2 starts the program again to replace this process.\n\n\
-    Examples:\n  sluice up\n  sluice up --config configs/router.toml\n  \
-    sluice up --config configs/router.toml --replace"
+    Examples:\n  sluice up\n  sluice up sluice.toml\n  \
+    sluice up sluice.toml --listen 0.0.0.0:8000\n  \
+    sluice up sluice.toml --replace"
 )]
 pub(crate) struct Args {
     /// Configuration file [default: the demo]
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same, as a flag
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Take over from the one of this file that runs on this host, without losing a request
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
+    listen: Listen,
+    #[command(flatten)]
     log: crate::log::Log,
+}
+
+impl Args {
+    fn path(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.config.as_deref())
+    }
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
     args.log.start();
+    args.listen.hold();
     let mut run_dir = match RunDir::make() {
         Ok(run_dir) => run_dir,
         Err(error) => return failed(&format!("cannot create a run directory: {error}")),
@@ -79,7 +98,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 async fn serve(args: Args, mut config: Config, run_dir: &mut RunDir) -> Result<ExitCode, ExitCode> {
-    let is_demo = args.config.is_none();
+    let file = args.path().map(Path::to_owned);
+    let is_demo = file.is_none();
     let taken = if args.replace { crate::handover::take(&config, COMMAND).await? } else { None };
     if let Some(shared) = taken.as_ref().and_then(Taken::run_dir) {
         *run_dir = RunDir::inherit(shared.clone());
@@ -95,7 +115,7 @@ async fn serve(args: Args, mut config: Config, run_dir: &mut RunDir) -> Result<E
         worker: Some(asking),
         ..crate::router::giving(&config, COMMAND)
     };
-    let mut router = crate::router::start(config, args.config, giving, taken).await?;
+    let mut router = crate::router::start(config, file, giving, taken).await?;
     let (terms, jobs_dir) = (launch.lending.clone(), run_dir.path().to_owned());
     router.follow(move |config| lend(config, &jobs_dir, &terms));
     let local = LocalWorker::start(gpus, launch).await.map_err(|error| failed(&chain(&error)))?;
@@ -192,7 +212,7 @@ async fn worker(config: &Config, run_dir: &RunDir) -> Result<(Vec<GpuSettings>, 
 }
 
 fn configuration(args: &Args, run_dir: &RunDir) -> Result<Config, String> {
-    let read = match &args.config {
+    let read = match args.path() {
         Some(file) => config::load(file),
         None => {
             demo::unpack(run_dir.path())

@@ -2,12 +2,7 @@
 
 mod hangup;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io, path::Path, process::ExitCode, time::Duration};
 
 use config::{Config, Join};
 use tokio::{
@@ -18,6 +13,7 @@ use tokio::{
 use worker::{Door, DoorTls, Host, Launch};
 
 use crate::{
+    file::File,
     notify,
     program::{
         ADOPTION_WAIT, bad, chain, failed, gpus, lending, onnxruntime, say, this_program, warned,
@@ -30,7 +26,7 @@ const DRAIN_WAIT: Duration = Duration::from_secs(30);
 
 /// Run models on this machine's GPUs for a router
 ///
-/// Joins the router, applies its desired state and reports the actual state. Adopts the executors
+/// Its file has `[join]` and a `[[worker]]` for each GPU. Joins the router, applies its desired state and reports the actual state. Adopts the executors
 /// that an earlier worker left running.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -38,19 +34,18 @@ const DRAIN_WAIT: Duration = Duration::from_secs(30);
     Signals: TERM or INT drains the replicas, ends every executor and stops; a second one \
     stops at once. HUP reloads the file. USR2 restarts the worker as the program that is on disk now: executors and jobs \
     keep running and are adopted.\n\n\
-    Examples:\n  sluice worker --config /etc/sluice/worker.toml"
+    Examples:\n  sluice worker /etc/sluice/worker.toml"
 )]
 pub(crate) struct Args {
-    /// Configuration file, with `[join]` and a `[[worker]]` for each GPU
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    file: File,
     #[command(flatten)]
     log: crate::log::Log,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     args.log.start();
-    let config = match warned(config::load(&args.config)) {
+    let config = match warned(config::load(args.file.path())) {
         Ok(config) => config,
         Err(problems) => return bad(&problems),
     };
@@ -69,7 +64,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let inherited = restart::children();
     runtime.block_on(async {
         tokio::spawn(restart::reap_inherited(inherited));
-        work(config, join, &door, &args.config).await
+        work(config, join, &door, args.file.path()).await
     })
 }
 
@@ -186,7 +181,10 @@ async fn serve(host: &Host, door: &Door, signals: &mut Signals, file: &Path) -> 
         }
     }
     notify::stopping();
-    tracing::info!(wait_s = DRAIN_WAIT.as_secs(), "worker stopping; draining replicas");
+    tracing::info!(
+        wait_s = DRAIN_WAIT.as_secs(),
+        "worker stopping; draining replicas; a second signal stops at once"
+    );
     tokio::select! {
         never = joined => match never {},
         () = host.leave() => {}

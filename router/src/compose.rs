@@ -26,6 +26,7 @@ use tokio::{
 use self::succession::Listeners;
 use crate::{
     admin::{self, Admin, Hooks},
+    bind::{BindError, Port},
     election::{Candidacy, Election, Ground},
     fleet::{self, Fleet, LOCAL, Trust},
     handover::{
@@ -73,8 +74,8 @@ pub struct LocalDoor(Arc<Fleet>);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("cannot listen on {address}")]
-    Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Listen(#[from] BindError),
     /// What is kept in the state directory cannot be used.
     #[error("cannot use what is kept in state_dir")]
     State(#[from] OpenError),
@@ -110,12 +111,12 @@ impl Router {
         let signals = stop_signals()?;
         let settings = config.router.clone();
         let mut listeners = Listeners { taken: taken.as_mut(), copies: Vec::new() };
-        let inference = listeners.bind(handover::INFERENCE, settings.listen).await?;
-        let admin_listener = listeners.bind(handover::ADMIN, settings.admin_listen).await?;
+        let inference = listeners.bind(Port::Inference, settings.listen).await?;
+        let admin_listener = listeners.bind(Port::Admin, settings.admin_listen).await?;
         let (inference_at, admin_at) = (inference.local_addr()?, admin_listener.local_addr()?);
         let door = match (settings.join_listen, token) {
             (Some(address), Some(token)) => {
-                Some((listeners.bind(handover::JOIN, address).await?, token))
+                Some((listeners.bind(Port::Join, address).await?, token))
             }
             (Some(_) | None, _) => None,
         };

@@ -5,6 +5,7 @@
 //! plane of package `control` asks the data plane.
 
 pub mod admin;
+mod bind;
 mod carried;
 pub mod compose;
 pub mod events;
@@ -19,6 +20,7 @@ mod service;
 pub mod state;
 mod steer;
 
+pub use bind::{BindError, Holder, Port, Why};
 pub use control::{
     election, fleet, jobs, leader, learned, model_spec, office, orders, plan, progress, records,
     replay, round, takeover, whatif,

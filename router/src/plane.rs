@@ -72,8 +72,8 @@ impl DataPlane for Plane {
             model.dispatcher().expect_within(loads_in);
         }
         match advice.absent {
-            Absent::Loading => model.sleep(false),
-            Absent::Asleep => model.sleep(true),
+            Absent::Loading(wait) => model.waits_for(&wait.to_string()),
+            Absent::Asleep => model.sleep(),
             Absent::Failed { why, returns } => {
                 model.failed(Failure { reason: why, returns, unplaced: false });
             }

@@ -202,7 +202,7 @@ mod tests {
         fail(&models, "b");
         fail(&models, "c");
         assert!(matches!(now(), First::Waits(waits) if waits.len() == 1));
-        models.get("a").unwrap().sleep(true);
+        models.get("a").unwrap().sleep();
         let First::Ready(started) = now() else { panic!("{:?}", now()) };
         let line = "ready, without b: the file is no model; c: the file is no model";
         assert_eq!(started.to_string(), line);
@@ -231,19 +231,19 @@ mod tests {
             matches!(now(TIMEOUT), First::Waits(_)),
             "with nothing served there is nothing to be"
         );
-        models.get("a").unwrap().sleep(true);
+        models.get("a").unwrap().sleep();
         assert!(matches!(now(TIMEOUT - Duration::from_millis(1)), First::Waits(_)));
         let without = vec![("b".to_owned(), "no replica is warm yet".to_owned())];
         assert_eq!(now(TIMEOUT), First::Ready(Started { without }));
         let (models, settings) = bed(&["a", "b"], "all");
-        models.get("a").unwrap().sleep(true);
+        models.get("a").unwrap().sleep();
         assert!(matches!(first(&models, &settings, true, TIMEOUT), First::Waits(_)));
     }
 
     #[tokio::test]
     async fn lack_of_room_is_final_where_no_worker_can_join() {
         let (models, settings) = bed(&["a", "b"], "serving");
-        models.get("a").unwrap().sleep(true);
+        models.get("a").unwrap().sleep();
         let reason = "no slice has enough memory".to_owned();
         models.get("b").unwrap().failed(Failure { reason, returns: true, unplaced: true });
         let now = |fixed| first(&models, &settings, fixed, Duration::ZERO);

@@ -80,7 +80,9 @@ impl ReloadError {
             | Self::Objective(ObjectiveError::Invalid { problems }) => {
                 json!({ "problems": problems })
             }
-            Self::Objective(ObjectiveError::UnknownModel { model }) => json!({ "model": model }),
+            Self::Objective(ObjectiveError::UnknownModel { model, .. }) => {
+                json!({ "model": model })
+            }
             Self::Follows { leader: Some(leader) } => json!({ "leader": leader.admin }),
             Self::Conflict { .. } | Self::Unkept(_) | Self::Follows { leader: None } => json!({}),
         }

@@ -104,8 +104,8 @@ async fn loaded(control: &Control, model: &Model, before: Option<u64>) -> Result
             return Err(unavailable(failure.reason));
         }
         if began.elapsed() >= patience {
-            let model = model.name().to_owned();
-            return Err(InferError::NoReplica { model, retry_after: LOOK });
+            let (model, why) = (model.name().to_owned(), model.absence().to_string());
+            return Err(InferError::NoReplica { model, why, retry_after: LOOK });
         }
         tokio::select! {
             _ = heard.changed() => {}

@@ -40,7 +40,9 @@ fn drain(
     (by, apply): (String, bool),
 ) -> Result<Value, OrderError> {
     if !registry.fleet().knows(worker) {
-        return Err(OrderError::UnknownWorker { worker: worker.to_owned() });
+        let names = registry.fleet().names();
+        let hint = config::hint(worker, names.iter().map(String::as_str));
+        return Err(OrderError::UnknownWorker { worker: worker.to_owned(), hint });
     }
     let effect = registry.plan().without(worker, &registry.orders().standing());
     if apply {

@@ -12,6 +12,7 @@ fn args(format: Format) -> Args {
         compare: false,
         replay: None,
         dump: false,
+        instead: Instead::default(),
         admin: Admin::default(),
     }
 }

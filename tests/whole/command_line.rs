@@ -199,7 +199,11 @@ fn port_in_use_names_the_address_and_exits_1() {
         let mut second = Program::launch(Folder::new(), &["up"], &environment);
         let (code, log) = second.wait_end();
         assert_eq!(code, Some(1), "{log}");
-        assert!(log.contains(&format!("cannot listen on {address}: Address already in")), "{log}");
+        let told = format!(
+            "cannot listen on {address}: the port is in use by sluice (pid {})",
+            first.pid()
+        );
+        assert!(log.contains(&told), "{log}");
         assert_eq!(second.line(), None);
         assert_eq!(second.folder().names(), [""; 0], "its run directory stayed behind");
     }

@@ -70,6 +70,7 @@ fn interrupt_skips_the_drain_delay_and_loses_no_request() {
     client.send_infer("slow", &Body::row());
     eventually("it runs", || (program.state("slow")["dispatch"]["in_flight"] == 1).then_some(()));
     program.signal(Signal::INT);
+    program.wait_log("press Ctrl-C again to stop at once");
     assert_eq!(client.receive().numbers(), count_from(1.0, 1));
     let (code, log) = program.wait_end();
     assert_eq!(code, Some(0), "{log}");
@@ -82,6 +83,7 @@ fn second_signal_ends_a_drain_at_once() {
     let executors = program.executors();
     program.signal(Signal::TERM);
     wait_unready(&program);
+    program.wait_log("a second signal stops at once");
     assert_eq!(program.client().infer("slow", &Body::row()).status, 200);
     program.signal(Signal::INT);
     let (code, log) = program.wait_end();

@@ -65,7 +65,7 @@ pub fn run_rank(path: &Path) -> ExitCode {
         Ok(runtime) => runtime.block_on(life::live(&assignment, run.mark())),
         Err(error) => {
             let end = RankEnd::Lost { reason: format!("no runtime: {error}") };
-            Ended { end, progress: None }
+            Ended::silent(end)
         }
     };
     sweep(run.mark());

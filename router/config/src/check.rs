@@ -88,7 +88,9 @@ pub fn demo(base_dir: &Path) -> Result<(Config, Warnings), Problems> {
 pub(crate) fn read(path: &Path) -> Result<String, Problems> {
     files::read(path, MAX_FILE_BYTES).map_err(|unreadable| match unreadable {
         Unreadable::Unopened(why) => Problems::of_file(path, why),
-        Unreadable::NotText(valid) => Problems::of_text(path, &valid, "not UTF-8 from here on"),
+        Unreadable::NotText(valid) => {
+            Problems::of_text(path, &valid, "not UTF-8 from here on; save the file as UTF-8")
+        }
     })
 }
 

@@ -9,6 +9,7 @@ use crate::{
     key::{Effect, Found, TableSpec, kinds::number},
     problems::{Notes, Place},
     secrets::KeyHash,
+    source::told,
 };
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -78,7 +79,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, line } => write!(f, "{file}:{line}"),
-            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Environment(name) => f.write_str(&told(name)),
             Self::Operator { instead_of } => write!(f, "an operator, instead of {instead_of}"),
             Self::Default => f.write_str("default"),
         }

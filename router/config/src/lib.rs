@@ -20,7 +20,9 @@ mod reference;
 mod report;
 mod secrets;
 mod source;
+mod suggest;
 mod summary;
+mod syntax;
 mod tables;
 mod tree;
 
@@ -42,7 +44,8 @@ pub use self::{
     reference::reference,
     report::CheckReport,
     secrets::KeyHash,
-    source::{Environment, Source},
+    source::{Environment, Flags, Source},
+    suggest::{hint, nearest},
     summary::{GpuSummary, ModelSummary, Summary},
     tables::{
         access::{Key, Scope, Tenant},

@@ -9,6 +9,7 @@ use policy::rule::Batching;
 use crate::{
     check::Config,
     effective::Origin,
+    suggest::hint,
     tables::model::{Model, SLO_MS, SLO_TARGET, bad_delay_ms, too_tight},
 };
 
@@ -30,8 +31,9 @@ pub struct Objective {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectiveError {
-    #[error("no model named {model:?}")]
-    UnknownModel { model: String },
+    /// With what may have been meant.
+    #[error("no model named {model:?}{hint}")]
+    UnknownModel { model: String, hint: String },
     #[error("{}; the old objective stays", .problems.join("; "))]
     Invalid { problems: Vec<String> },
 }
@@ -50,7 +52,10 @@ impl Config {
         let name = &asked.model;
         let mut config = self.clone();
         let model = config.models.iter_mut().find(|model| model.name == *name);
-        let model = model.ok_or_else(|| ObjectiveError::UnknownModel { model: name.clone() })?;
+        let model = model.ok_or_else(|| {
+            let hint = hint(name, self.models.iter().map(|model| &*model.name));
+            ObjectiveError::UnknownModel { model: name.clone(), hint }
+        })?;
         let problems = problems(asked, model);
         if !problems.is_empty() {
             return Err(ObjectiveError::Invalid { problems });

@@ -8,7 +8,10 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{secrets::KeyHash, source::Source};
+use crate::{
+    secrets::KeyHash,
+    source::{Source, told},
+};
 
 /// One thing wrong, or one thing to know, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -144,8 +147,8 @@ impl<'a> Notes<'a> {
         self.source.map_or_else(|| Path::new(""), |source| source.base_dir)
     }
 
-    /// What an environment variable says, if it is set.
-    pub(crate) fn variable(&self, name: &str) -> Option<&'a str> {
+    /// What overrides the file's value, if anything does: its name, and what it says.
+    pub(crate) fn variable(&self, name: &'static str) -> Option<(&'static str, &'a str)> {
         self.source.and_then(|source| source.environment.get(name))
     }
 
@@ -229,13 +232,9 @@ impl<'a> Notes<'a> {
                     order: offset,
                 }
             }
-            Place::Environment(name) => Problem {
-                file: format!("environment {name}"),
-                line: None,
-                column: None,
-                message,
-                order: usize::MAX,
-            },
+            Place::Environment(name) => {
+                Problem { file: told(name), line: None, column: None, message, order: usize::MAX }
+            }
         }
     }
 }

@@ -19,6 +19,11 @@ impl KeyHash {
         Self(Sha256::digest(key).into())
     }
 
+    /// As `key_sha256` has it.
+    pub fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Reads 64 hexadecimal digits, or says what is wrong without repeating them.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -8,7 +8,11 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::problems::{At, Notes, Place};
+use crate::{
+    problems::{At, Notes, Place},
+    suggest,
+    syntax::plainly,
+};
 
 pub(crate) trait Read: Sized {
     /// Reads `value`, or notes why it cannot be.
@@ -24,7 +28,7 @@ pub(crate) fn parse<'t>(text: &'t str, notes: &mut Notes<'_>) -> Spanned<DeTable
         .collect();
     errors.sort_unstable();
     for (offset, message) in errors {
-        notes.broken(offset, message);
+        notes.broken(offset, &plainly(message, text, offset));
     }
     root
 }
@@ -131,7 +135,7 @@ impl<'t> Section<'t> {
                 meant.push(name.to_owned());
                 continue;
             }
-            let advice = match nearest(name, &self.asked) {
+            let advice = match suggest::meant(name, &self.asked) {
                 Some(known) => {
                     meant.push(known.to_owned());
                     format!("did you mean `{known}`?")
@@ -241,7 +245,10 @@ impl Read for f64 {
 impl<T: Read> Read for Vec<At<T>> {
     fn read(key: &str, value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<Self> {
         let Some(items) = value.get_ref().as_array() else {
-            wrong_kind(key, value, "a list", notes);
+            let is_text = value.get_ref().is_str();
+            let example = if is_text { format!(", as {key} = [\"...\"]") } else { String::new() };
+            let wanted = format!("a list{example}");
+            wrong_kind(key, value, &wanted, notes);
             return None;
         };
         let read: Vec<_> = items
@@ -306,55 +313,5 @@ fn describe(value: &DeValue<'_>) -> String {
         DeValue::Datetime(_) => "a date".to_owned(),
         DeValue::Array(_) => "a list".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
-    }
-}
-
-/// The word of `known` most like `word`, if any is like it at all.
-pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    // Longer words are no key of ours, and the distance costs their product.
-    if word.len() > 64 {
-        return None;
-    }
-    let allowed = (word.chars().count() / 3).max(1);
-    let near = known
-        .iter()
-        .map(|candidate| (distance(word, candidate), *candidate))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance);
-    let begun = || {
-        let begins = |known: &&&str| word.len() >= 3 && known.starts_with(word);
-        known.iter().find(begins).copied()
-    };
-    near.map(|(_, candidate)| candidate).or_else(begun)
-}
-
-/// Letters to add, drop or change to turn `from` into `to` (Levenshtein).
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_word_is_the_one_with_fewest_letters_changed() {
-        let known = ["max_batch", "memory_mib", "slo_ms", "slo_target"];
-        assert_eq!(nearest("max_bach", &known), Some("max_batch"));
-        assert_eq!(nearest("slo_target_", &known), Some("slo_target"));
-        assert_eq!(nearest("memory", &known), Some("memory_mib"));
-        assert_eq!(nearest("timeout", &known), None);
-        assert_eq!(nearest(&"max_batch".repeat(100), &known), None);
     }
 }

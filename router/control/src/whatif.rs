@@ -55,7 +55,7 @@ impl Planned {
         let mut after = before.clone();
         after.drained.insert(worker.to_owned());
         let plan = |world: &World| foresee(world, &from.memory);
-        Some(between(&plan(&before), &plan(&after)))
+        Some(between(&plan(&before), &plan(&after)).with_demand_of(&self.state()))
     }
 
     /// What a pin would lead to, or why it cannot be. Plans twice.
@@ -86,7 +86,7 @@ impl Planned {
         }
         after.pins.push(wanted);
         let plan = |world: &World| foresee(world, &from.memory);
-        Ok(between(&plan(&before), &plan(&after)))
+        Ok(between(&plan(&before), &plan(&after)).with_demand_of(&self.state()))
     }
 }
 
@@ -111,7 +111,8 @@ impl Decided {
     /// Whether a pin names a model and slices that there are.
     fn check(&self, pin: &orders::Pin, world: &World) -> Result<(), OrderError> {
         if !world.models.iter().any(|model| model.name == pin.model) {
-            return Err(OrderError::UnknownModel { model: pin.model.clone() });
+            let hint = config::hint(&pin.model, world.models.iter().map(|model| &*model.name));
+            return Err(OrderError::UnknownModel { model: pin.model.clone(), hint });
         }
         for slice in std::iter::once(&pin.at).chain(&pin.from) {
             let there = PinOrder { at: slice.clone(), from: None, ..pin_order(pin) };

@@ -358,5 +358,5 @@ fn rank(report: &RankReport) -> job::Rank {
             RankEnd::Lost { reason } => job::RankEnd::Lost { reason },
         }),
     };
-    job::Rank { run: report.run, state, progress }
+    job::Rank { run: report.run, state, progress, said: report.said.clone() }
 }

@@ -91,7 +91,7 @@ pub struct Advice {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absent {
-    Loading,
+    Loading(Wait),
     /// It is scaled to zero until the next request.
     Asleep,
     /// The fleet has no room for it.
@@ -103,6 +103,46 @@ pub enum Absent {
         /// Whether waiting may help.
         returns: bool,
     },
+}
+
+/// What a model that should have a ready replica waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// No worker is connected.
+    NoWorker,
+    /// Workers are, and no GPU of theirs can be used.
+    NoGpu,
+    /// Every worker is drained or leaving.
+    Drained,
+    /// Its executor on this slice was ready, and cannot be reached.
+    Silent(SliceName),
+    /// A replica is being loaded on this slice.
+    Loading(SliceName),
+    /// The GPU of the slice that it is to be on is being reshaped.
+    Reshaping(GpuId),
+    /// Nothing was decided yet.
+    Unplaced,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoWorker => f.write_str(
+                "no worker is connected; a `sluice worker` joins at join_listen of [router]",
+            ),
+            Self::NoGpu => f.write_str("no worker has a GPU that works; `sluice status` says why"),
+            Self::Drained => f.write_str(
+                "every worker is drained or leaving; `sluice return` puts a drained one back",
+            ),
+            Self::Silent(SliceName(slice)) => write!(
+                f,
+                "the executor of {slice} does not answer; its worker replaces it after 10 s"
+            ),
+            Self::Loading(SliceName(slice)) => write!(f, "a replica is loading on {slice}"),
+            Self::Reshaping(gpu) => write!(f, "GPU {gpu} is being reshaped for a replica"),
+            Self::Unplaced => f.write_str("the planner has not placed a replica yet"),
+        }
+    }
 }
 
 /// A model's requests since a router started.

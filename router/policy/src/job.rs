@@ -170,6 +170,8 @@ pub struct Rank {
     pub run: u32,
     pub state: RankState,
     pub progress: Option<RankProgress>,
+    /// Of one that failed, the last line of its stderr.
+    pub said: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

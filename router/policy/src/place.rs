@@ -16,6 +16,7 @@ mod existing;
 mod homes;
 mod lent_slices;
 mod pinned;
+mod reasons;
 mod sharing;
 mod shortage;
 mod situation;

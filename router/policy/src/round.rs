@@ -10,6 +10,7 @@
 //! Settling jobs and lending happen in every round. Planning is dear and has a due time of its own:
 //! see [`World::rested`].
 
+mod absence;
 mod asked;
 mod demands;
 mod desired;
@@ -177,7 +178,7 @@ impl PlaceMemory {
             let absent = match failures.get(&model.name) {
                 Some(why) => Absent::Unplaced { why: why.clone() },
                 None if asleep => Absent::Asleep,
-                None => Absent::Loading,
+                None => Absent::Loading(self.wait(world, &model.name)),
             };
             (model.name.clone(), Advice { absent, loads_in: Some(loads_in) })
         };

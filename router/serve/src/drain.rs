@@ -123,7 +123,17 @@ impl Drain {
         }
         self.enter(Phase::Leaving);
         let (delay_s, timeout_s) = (times.delay.as_secs_f64(), times.timeout.as_secs_f64());
-        tracing::info!(delay_s, timeout_s, "draining: not ready, still accepting");
+        match signal {
+            StopSignal::Terminate => tracing::info!(
+                delay_s,
+                timeout_s,
+                "draining: not ready, still accepting; a second signal stops at once"
+            ),
+            StopSignal::Interrupt => tracing::info!(
+                timeout_s,
+                "draining requests in flight; press Ctrl-C again to stop at once"
+            ),
+        }
         tokio::select! {
             () = sleep(times.delay) => {}
             _ = next(signals) => return self.hurry(),

@@ -23,9 +23,9 @@ pub enum InferError {
         /// What the path takes, for the `allow` header.
         allowed: &'static [&'static str],
     },
-    /// The path names a model that is not configured.
-    #[error("no model named {model:?}")]
-    UnknownModel { model: String },
+    /// The path names a model that is not configured; with what may have been meant.
+    #[error("no model named {model:?}{hint}")]
+    UnknownModel { model: String, hint: String },
     /// The model exists, but not in this version.
     #[error("{model} has no version {version:?}; it has {available:?}")]
     UnknownVersion { model: String, version: String, available: String },
@@ -92,8 +92,13 @@ pub enum InferError {
     DeadlineTooShort { model: String, predicted_ms: f64, timeout_ms: f64, slo_ms: f64 },
     #[error("the deadline of {model} passed after {:.1} ms", .waited.as_secs_f64() * 1e3)]
     TooLate { model: String, waited: Duration },
-    #[error("no replica of {model} is ready")]
-    NoReplica { model: String, retry_after: Duration },
+    #[error("no replica of {model} is ready{}", clause(.why))]
+    NoReplica {
+        model: String,
+        /// What it waits for, as far as the planner has said.
+        why: String,
+        retry_after: Duration,
+    },
     /// The model cannot be asked, and waiting will not help.
     #[error("{model} is unavailable: {why}")]
     Unavailable { model: String, why: String },
@@ -200,7 +205,7 @@ impl InferError {
 
     /// The model a request names, if it names one that is not served.
     pub(crate) fn unknown_model(&self) -> Option<&str> {
-        if let Self::UnknownModel { model } | Self::UnknownVersion { model, .. } = self {
+        if let Self::UnknownModel { model, .. } | Self::UnknownVersion { model, .. } = self {
             return Some(model);
         }
         None
@@ -242,6 +247,11 @@ impl InferError {
             | Self::Internal { .. } => None,
         }
     }
+}
+
+/// A reason that follows what it explains; nothing without one.
+fn clause(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
 }
 
 /// Services that answer their errors themselves stand behind the same layers.

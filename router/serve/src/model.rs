@@ -67,6 +67,9 @@ pub trait Served: Send + Sync + 'static {
     /// Whether equal requests may be answered from memory.
     fn remembers(&self) -> bool;
 
+    /// What requests wait for while it has no replica; empty where that is not known.
+    fn absence(&self) -> Arc<str>;
+
     /// What it has done since the router started.
     fn stats(&self) -> ModelStats;
 
@@ -186,6 +189,7 @@ impl Model {
 
     /// A replica could not be had, or is gone.
     pub fn failed(&self, failure: Failure) {
+        self.dispatcher.explain_absence(&failure.reason);
         let before = self.failure.lock().replace(failure.clone());
         let serving = self.dispatcher.replicas();
         if serving > 0 && before.is_none_or(|before| before.reason != failure.reason) {
@@ -287,9 +291,20 @@ impl Model {
         }
     }
 
-    /// Whether it has no replica until it is asked for.
-    pub fn sleep(&self, asleep: bool) {
-        self.asleep.store(asleep, Ordering::Relaxed);
+    /// It has no replica until it is asked for.
+    pub fn sleep(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        let why = "the model sleeps, since replicas.min is 0; this request starts a replica";
+        self.dispatcher.explain_absence(why);
+    }
+
+    /// It is to have a replica, which waits for something.
+    pub fn waits_for(&self, what: &str) {
+        self.asleep.store(false, Ordering::Relaxed);
+        // A failure says more, and stands until a replica is ready.
+        if self.failure.lock().is_none() {
+            self.dispatcher.explain_absence(what);
+        }
     }
 
     /// A replica of revision `digest` comes into rotation: what others answered is not given again.
@@ -431,12 +446,19 @@ impl Served for Model {
             Some(Failure { reason, returns: true, .. }) => {
                 Availability::Loading { why: reason.clone() }
             }
-            None => Availability::Loading { why: "no replica is warm yet".to_owned() },
+            None => match &*self.dispatcher.absence() {
+                "" => Availability::Loading { why: "no replica is warm yet".to_owned() },
+                why => Availability::Loading { why: why.to_owned() },
+            },
         }
     }
 
     fn remembers(&self) -> bool {
         self.cache.is_on()
+    }
+
+    fn absence(&self) -> Arc<str> {
+        self.dispatcher.absence()
     }
 
     fn stats(&self) -> ModelStats {

@@ -183,7 +183,11 @@ mod tests {
     async fn retry_after_says_the_same_in_the_header_and_the_body() {
         for wait_ms in [0, 40, 999, 1_000, 3_500] {
             let retry_after = Duration::from_millis(wait_ms);
-            let error = InferError::NoReplica { model: "digits".to_owned(), retry_after };
+            let error = InferError::NoReplica {
+                model: "digits".to_owned(),
+                why: String::new(),
+                retry_after,
+            };
             let (head, body) = fail(&error).into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             let told: serde_json::Value = serde_json::from_slice(&body).unwrap();

@@ -15,13 +15,16 @@ pub struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The model among those that `find` knows by name.
+    /// The model among those that `find` knows by name; `all` are for one who misspelt it.
     pub fn resolve<M: Served>(
         &self,
         find: impl FnOnce(&str) -> Option<Arc<M>>,
+        all: impl FnOnce() -> Vec<Arc<M>>,
     ) -> Result<Arc<M>, InferError> {
         let Some(model) = find(&self.model) else {
-            return Err(InferError::UnknownModel { model: clipped(&self.model) });
+            let all = all();
+            let hint = config::hint(&self.model, all.iter().map(|model| model.name()));
+            return Err(InferError::UnknownModel { model: clipped(&self.model), hint });
         };
         match &self.version {
             Some(version) if **version != *model.version() => Err(InferError::UnknownVersion {

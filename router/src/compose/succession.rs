@@ -14,8 +14,9 @@ use tokio::net::TcpListener;
 
 use super::StartError;
 use crate::{
+    bind::{Port, bind},
     election::Ground,
-    handover::{message::Frozen, take::Taken},
+    handover::{self, message::Frozen, take::Taken},
     jobs::Jobs,
     leader::Leadership,
     learned::Learned,
@@ -33,13 +34,18 @@ pub(super) struct Listeners<'t> {
 impl Listeners<'_> {
     pub(super) async fn bind(
         &mut self,
-        name: &'static str,
+        port: Port,
         address: SocketAddr,
     ) -> Result<TcpListener, StartError> {
+        let name = match port {
+            Port::Inference => handover::INFERENCE,
+            Port::Admin => handover::ADMIN,
+            Port::Join => handover::JOIN,
+        };
         let taken = self.taken.as_mut().and_then(|taken| taken.listener(name, address));
         let listener = match taken {
             Some(listener) => TcpListener::from_std(listener)?,
-            None => bind(address).await?,
+            None => bind(port, address).await?,
         };
         self.copies.push((name, listener.as_fd().try_clone_to_owned()?));
         Ok(listener)
@@ -98,9 +104,4 @@ async fn reopen(
         Ok(opened) => Ok(opened?),
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     }
-}
-
-async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|source| StartError::Listen { address, source })
 }

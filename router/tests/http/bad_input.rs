@@ -178,7 +178,7 @@ async fn an_unknown_model_or_version_is_404() {
     let server = Server::start().await;
     let mut client = server.client().await;
     for (path, words) in [
-        ("/v2/models/nobody/infer", "no model named \"nobody\""),
+        ("/v2/models/nobody/infer", "no model named \"nobody\"; known are echo, wide, a/b c, cold"),
         ("/v2/models/echo/versions/7/infer", "echo has no version \"7\"; it has \"1\""),
     ] {
         let replied = client.post(path, &[], numbers(&[1.0; 4]).to_string()).await;

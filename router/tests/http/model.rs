@@ -117,6 +117,10 @@ impl Served for Echo {
         false
     }
 
+    fn absence(&self) -> Arc<str> {
+        "".into()
+    }
+
     fn stats(&self) -> ModelStats {
         let inference_count = self.requests.lock().iter().map(|asked| u64::from(asked.rows)).sum();
         let (name, version) = (self.name.to_owned(), "1".to_owned());

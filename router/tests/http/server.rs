@@ -102,14 +102,15 @@ impl Server {
                     if asked.model == "echo" {
                         return Ok(json!({"applied": asked.apply}));
                     }
-                    Err(ObjectiveError::UnknownModel { model: asked.model }.into())
+                    Err(ObjectiveError::UnknownModel { model: asked.model, hint: String::new() }
+                        .into())
                 })
             }),
             order: Box::new(|order| {
                 Box::pin(async move {
                     match order {
                         Order::Drain { worker, .. } if worker != "east" => {
-                            Err(OrderError::UnknownWorker { worker })
+                            Err(OrderError::UnknownWorker { worker, hint: String::new() })
                         }
                         Order::Drain { by, apply, .. } => Ok(json!({"by": by, "applied": apply})),
                         Order::Return { by, .. } => Ok(json!({"by": by})),

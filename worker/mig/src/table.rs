@@ -89,6 +89,8 @@ pub fn kind_on_pci(id: u32) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.pci_ids.contains(&id))
 }
 
+const UNDIVIDED_PREFIX: &str = "undivided-";
+
 static UNDIVIDED: LazyLock<Mutex<BTreeMap<u64, &'static Kind>>> = LazyLock::new(Mutex::default);
 
 /// A GPU that is not in the table, or that cannot be divided: one slice, of all its memory.
@@ -108,7 +110,7 @@ pub fn undivided(memory_mib: u64) -> &'static Kind {
             media: false,
         };
         Box::leak(Box::new(Kind {
-            name: format!("undivided-{memory_mib}MiB"),
+            name: format!("{UNDIVIDED_PREFIX}{memory_mib}MiB"),
             compute_slices: 1,
             memory_slices: 1,
             sm: 0,
@@ -163,8 +165,12 @@ pub fn cores(count: u8, memory_mib: u64) -> &'static Kind {
     })
 }
 
-/// The kind a worker calls so: a GPU of the table, or [`cores`].
+/// The kind a worker calls so: a GPU of the table, an [`undivided`] one, or [`cores`].
 pub fn device(name: &str) -> Result<&'static Kind, MigError> {
+    let whole = name.strip_prefix(UNDIVIDED_PREFIX).and_then(|rest| rest.strip_suffix("MiB"));
+    if let Some(memory_mib) = whole.and_then(|mib| mib.parse().ok()) {
+        return Ok(undivided(memory_mib));
+    }
     let given = name.strip_prefix(CORES_KIND).and_then(|rest| rest.strip_suffix("MiB"));
     let parts = given.and_then(|rest| rest.split_once('-'));
     let parts = parts.and_then(|(count, mib)| Some((count.parse().ok()?, mib.parse().ok()?)));
@@ -248,6 +254,8 @@ mod tests {
         assert_eq!(kind.whole().to_string(), "whole@0");
         assert!((kind.whole().profile().memory_gib - 24.0).abs() < 1e-9);
         assert!(std::ptr::eq(kind, undivided(24_576)), "made once for a size");
+        assert!(std::ptr::eq(kind, device("undivided-24576MiB").unwrap()), "found by name");
+        assert!(device("undivided-MiB").is_err());
     }
 
     #[test]

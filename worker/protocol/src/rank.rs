@@ -61,6 +61,9 @@ pub struct RankReport {
     pub state: RankState,
     /// The last of its progress that could be read.
     pub progress: Option<RankProgress>,
+    /// Of one that failed, the last line of its stderr. Version 3 does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -177,7 +177,7 @@ struct Keeper {
 impl Keeper {
     async fn keep(mut self) {
         let lending = self.around.launch.lending.borrow().clone();
-        let Ended { end, progress } = match lending {
+        let Ended { end, progress, said } = match lending {
             Some(lending) => self.live(&lending).await,
             None => lost("this worker runs no jobs"),
         };
@@ -186,6 +186,7 @@ impl Keeper {
         self.tell(|report| {
             report.state = RankState::Ended(end);
             report.progress = progress.or(report.progress);
+            report.said = said;
         });
     }
 
@@ -353,10 +354,10 @@ impl Keeper {
         if let Err(error) = folder.bury(spec, run, end.clone()) {
             tracing::error!(rank = spec.name(), %error, "failed to save how the rank ended");
         }
-        Ended { end, progress: None }
+        Ended::silent(end)
     }
 }
 
 fn lost(reason: &str) -> Ended {
-    Ended { end: RankEnd::Lost { reason: reason.to_owned() }, progress: None }
+    Ended::silent(RankEnd::Lost { reason: reason.to_owned() })
 }

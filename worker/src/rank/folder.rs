@@ -74,7 +74,7 @@ impl JobFolder {
     /// Writes down how a start ended that nobody stands over any more.
     pub(crate) fn bury(&self, spec: &RankSpec, run: Run, end: RankEnd) -> io::Result<()> {
         let path = self.run_path(spec.rank, spec.run);
-        RunFile { path, run }.end(Ended { end, progress: None })
+        RunFile { path, run }.end(Ended::silent(end))
     }
 }
 
@@ -89,6 +89,16 @@ pub(crate) struct Run {
 pub(crate) struct Ended {
     pub(crate) end: RankEnd,
     pub(crate) progress: Option<RankProgress>,
+    /// Of one that failed, the last line of its stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) said: Option<String>,
+}
+
+impl Ended {
+    /// The end of one whose words nobody has.
+    pub(crate) fn silent(end: RankEnd) -> Self {
+        Self { end, progress: None, said: None }
+    }
 }
 
 #[derive(Debug)]

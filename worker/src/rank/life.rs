@@ -6,6 +6,7 @@ use std::{
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{ExitStatus, Stdio},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -45,8 +46,7 @@ const MIB: u64 = 1 << 20;
 
 pub(super) async fn live(assignment: &Assignment, mark: &str) -> Ended {
     let lost = |what: &str, error: io::Error| {
-        let end = RankEnd::Lost { reason: format!("{what}: {error}") };
-        Ended { end, progress: None }
+        Ended::silent(RankEnd::Lost { reason: format!("{what}: {error}") })
     };
     let _ = fs::remove_file(&assignment.control);
     let listener = match UnixListener::bind(&assignment.control) {
@@ -57,7 +57,7 @@ pub(super) async fn live(assignment: &Assignment, mark: &str) -> Ended {
     if let Err(error) = assignment.limits.take(assignment.spec.local_rank, on_cores) {
         return lost("its limits cannot be set", error);
     }
-    let (child, printed) = match start(assignment, mark) {
+    let (child, [stdout, stderr]) = match start(assignment, mark) {
         Ok(started) => started,
         Err(error) => {
             let program = assignment.spec.argv.first().map_or("", String::as_str);
@@ -66,21 +66,35 @@ pub(super) async fn live(assignment: &Assignment, mark: &str) -> Ended {
     };
     let logs = JobFolder::at(&assignment.folder).rank(assignment.spec.rank);
     let most = assignment.limits.log_mib.saturating_mul(MIB);
-    let keeping = thread::spawn(move || log::keep(printed, &logs, most));
-    let ended = match Watch::new(assignment, child) {
+    let log = Arc::new(log::Log::new(&logs, most));
+    let shared = Arc::clone(&log);
+    let keeping =
+        [thread::spawn(move || log.keep(stdout)), thread::spawn(move || shared.keep(stderr))];
+    let mut ended = match Watch::new(assignment, child) {
         Ok(watch) => watch.run(&listener).await,
         Err(error) => lost("it ended as it began", error),
     };
     signals::sweep(mark);
     // Nobody is left who could print.
-    let _ = keeping.join();
+    let [_, said] = keeping.map(|thread| thread.join().ok().flatten());
+    ended.said = said.filter(|_| is_failure(&ended.end));
     ended
 }
 
-fn start(assignment: &Assignment, mark: &str) -> io::Result<(Child, PipeReader)> {
+/// Whether the rank ended by itself and not well.
+fn is_failure(end: &RankEnd) -> bool {
+    match end {
+        RankEnd::Exited { code } => *code != 0,
+        RankEnd::Killed { overdue, .. } => !overdue,
+        RankEnd::Exceeded { .. } | RankEnd::Expired | RankEnd::Lost { .. } => false,
+    }
+}
+
+/// Starts it, with what it will print on stdout and stderr.
+fn start(assignment: &Assignment, mark: &str) -> io::Result<(Child, [PipeReader; 2])> {
     let spec = &assignment.spec;
     let folder = JobFolder::at(&assignment.folder);
-    let (reader, writer) = io::pipe()?;
+    let ((stdout, to_stdout), (stderr, to_stderr)) = (io::pipe()?, io::pipe()?);
     let (program, arguments) =
         spec.argv.split_first().ok_or_else(|| io::Error::other("there is no command"))?;
     let mut command = std::process::Command::new(program);
@@ -109,14 +123,14 @@ fn start(assignment: &Assignment, mark: &str) -> io::Result<(Child, PipeReader)>
     if let Some(user) = assignment.limits.user {
         command.gid(user.gid).uid(user.uid);
     }
-    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+    command.stdin(Stdio::null()).stdout(to_stdout).stderr(to_stderr).process_group(0);
     let mut command = Command::from(command);
     // What stands over it stays outside its cores.
     let child = match cores {
         Some(cores) => starting_on(&cores, || command.spawn())?,
         None => command.spawn()?,
     };
-    Ok((child, reader))
+    Ok((child, [stdout, stderr]))
 }
 
 struct Watch<'a> {
@@ -284,7 +298,8 @@ impl<'a> Watch<'a> {
             None => RankState::Running { pid: self.pid },
         };
         let progress = self.progress.report();
-        let report = RankReport { job: spec.job, run: spec.run, rank: spec.rank, state, progress };
+        let (job, run, rank) = (spec.job, spec.run, spec.rank);
+        let report = RankReport { job, run, rank, state, progress, said: None };
         if self.told.as_ref() == Some(&report) {
             return;
         }
@@ -299,7 +314,7 @@ impl<'a> Watch<'a> {
     fn ended(&mut self, ended: io::Result<ExitStatus>) -> Ended {
         // What it said last counts most.
         self.progress.read();
-        Ended { end: self.end(ended), progress: self.progress.report() }
+        Ended { end: self.end(ended), progress: self.progress.report(), said: None }
     }
 
     fn end(&mut self, ended: io::Result<ExitStatus>) -> RankEnd {

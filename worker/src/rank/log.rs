@@ -6,6 +6,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -16,26 +17,73 @@ use crate::{clock, engine::pause};
 const PREFIX: &str = "log-";
 /// The most bytes that are taken in a second: who prints more waits.
 const PER_SECOND: u64 = 4 << 20;
+/// What is kept of a line that may be the last, and what is told of it.
+const LINE_BYTES: usize = 4 << 10;
+const LINE_CHARS: usize = 200;
 
-/// Writes what comes from `reader` into files in `folder`, of at most `most` bytes together.
-pub(super) fn keep(mut reader: impl Read, folder: &Path, most: u64) {
-    let mut buffer = vec![0; 64 << 10];
-    let mut paced = Paced { since: clock::now(), taken: 0 };
-    let mut writer = Writer::new(folder, most / 2);
-    loop {
-        match reader.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(read) => {
-                // A disk that is full is no reason to stop the job.
-                let _ = writer.write(&buffer[..read]);
-                paced.take(read as u64);
+/// What all of a rank's streams are written to, in the order in which they are read.
+#[derive(Debug)]
+pub(super) struct Log(Mutex<(Writer, Paced)>);
+
+impl Log {
+    /// Of files in `folder`, of at most `most` bytes together.
+    pub(super) fn new(folder: &Path, most: u64) -> Self {
+        let paced = Paced { since: clock::now(), taken: 0 };
+        Self(Mutex::new((Writer::new(folder, most / 2), paced)))
+    }
+
+    /// Writes down what comes from `reader`, and returns its last line.
+    pub(super) fn keep(&self, mut reader: impl Read) -> Option<String> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut last = LastLine::default();
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return last.text(),
+                Ok(read) => {
+                    last.take(&buffer[..read]);
+                    let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    // A disk that is full is no reason to stop the job.
+                    let _ = log.0.write(&buffer[..read]);
+                    // Under the lock: all streams of a rank together are slowed.
+                    log.1.take(read as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return last.text(),
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
         }
     }
 }
 
+/// The last line that is not blank, as far as it is worth telling.
+#[derive(Debug, Default)]
+struct LastLine {
+    whole: Vec<u8>,
+    begun: Vec<u8>,
+}
+
+impl LastLine {
+    fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE_BYTES.saturating_sub(self.begun.len());
+            self.begun.extend(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.begun);
+                if !line.trim_ascii().is_empty() {
+                    self.whole = line;
+                }
+            }
+        }
+    }
+
+    fn text(self) -> Option<String> {
+        let line = if self.begun.trim_ascii().is_empty() { self.whole } else { self.begun };
+        let text = String::from_utf8_lossy(line.trim_ascii()).into_owned();
+        let text: String = text.chars().filter(|c| !c.is_control()).take(LINE_CHARS).collect();
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+#[derive(Debug)]
 struct Paced {
     since: Instant,
     taken: u64,
@@ -54,6 +102,7 @@ impl Paced {
     }
 }
 
+#[derive(Debug)]
 struct Writer {
     folder: PathBuf,
     half: u64,
@@ -166,11 +215,25 @@ mod tests {
         }
     }
 
+    fn keep(reader: &[u8], folder: &Path, most: u64) -> Option<String> {
+        Log::new(folder, most).keep(reader)
+    }
+
+    #[test]
+    fn the_last_line_is_the_last_that_is_not_blank() {
+        let folder = Folder::new("last");
+        let last = |text: &[u8]| keep(text, &folder.0, 1 << 20);
+        assert_eq!(last(b"Traceback:\n  x\nValueError: no\n\n").unwrap(), "ValueError: no");
+        assert_eq!(last(b"one\ntwo \x1b[0m").unwrap(), "two [0m");
+        assert_eq!(last(b"\n \n"), None);
+        assert_eq!(last(&[b'x'; 9_000]).unwrap().len(), LINE_CHARS);
+    }
+
     #[test]
     fn what_was_printed_is_read_in_pieces_over_all_starts() {
         let folder = Folder::new("pieces");
-        keep(&b"one\n"[..], &folder.0, 1 << 20);
-        keep(&b"two\n"[..], &folder.0, 1 << 20);
+        keep(b"one\n", &folder.0, 1 << 20);
+        keep(b"two\n", &folder.0, 1 << 20);
         let first = read(&folder.0, Some(0), 5);
         assert_eq!((first.text.as_str(), first.next), ("one\nt", 5));
         let rest = read(&folder.0, Some(first.next), 99);

@@ -120,7 +120,7 @@ impl Trainee {
             checkpoint,
             checkpoint_age_ms: checkpoint.map(|_| age()),
         };
-        Rank { run: self.run, state, progress: Some(progress) }
+        Rank { run: self.run, state, progress: Some(progress), said: None }
     }
 
     fn obey(&mut self, told: &AskedRank, now: Moment, habits: &Habits) {

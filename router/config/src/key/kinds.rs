@@ -11,7 +11,8 @@ use super::{Given, Kind};
 use crate::{
     problems::{At, Notes},
     secrets::{HIDDEN, KeyHash},
-    tree::{Read, nearest},
+    suggest::nearest,
+    tree::{Read, wrong_kind},
 };
 
 /// A day, in seconds: longer waits are mistakes of unit.
@@ -169,7 +170,14 @@ pub(crate) struct Number(pub(crate) fn(f64) -> bool, pub(crate) &'static str);
 
 impl Number {
     pub(crate) fn problem(&self, key: &str, value: f64) -> Option<String> {
-        (!self.0(value)).then(|| format!("{key} is {value}; give {}", self.1))
+        let hint = if key.ends_with("_ms") && value > 0.0 && self.0(value * 1e3) {
+            format!(" milliseconds; {value} s are {}", value * 1e3)
+        } else if value > 1.0 && self.1.ends_with(" 1") && self.0(value / 100.0) {
+            format!("; {value} % are {}", value / 100.0)
+        } else {
+            String::new()
+        };
+        (!self.0(value)).then(|| format!("{key} is {value}; give {}{hint}", self.1))
     }
 }
 
@@ -226,6 +234,11 @@ impl<T: Copy> OneOf<T> {
 
 impl<T: Copy + PartialEq> Kind<T> for OneOf<T> {
     fn read(&self, given: &Given<'_>, notes: &mut Notes<'_>) -> Option<T> {
+        if !given.value.get_ref().is_str() {
+            let words: Vec<_> = self.0.iter().map(|(word, _)| format!("{word:?}")).collect();
+            wrong_kind(given.key, given.value, &format!("one of {}", words.join(", ")), notes);
+            return None;
+        }
         let value = String::read(given.key, given.value, notes)?;
         self.choose(given.key, &At { value, place: given.place }, notes)
     }
@@ -283,6 +296,11 @@ pub(crate) struct Address(pub(crate) SocketAddr);
 
 impl Kind<SocketAddr> for Address {
     fn read(&self, given: &Given<'_>, notes: &mut Notes<'_>) -> Option<SocketAddr> {
+        if !given.value.get_ref().is_str() {
+            let wanted = format!("an IP address and port, such as \"{}\"", self.0);
+            wrong_kind(given.key, given.value, &wanted, notes);
+            return None;
+        }
         let text = String::read(given.key, given.value, notes)?;
         let read = text.parse().ok();
         if read.is_none() {

@@ -132,7 +132,7 @@ impl Found {
         notes: &mut Notes<'_>,
     ) -> Option<T> {
         let Declared { key, kind } = declared;
-        let set = key.variable.and_then(|name| Some((name, notes.variable(name)?)));
+        let set = key.variable.and_then(|name| notes.variable(name));
         let set = set.map(|(name, text)| {
             (Spanned::new(0..text.len(), DeValue::String(text.into())), Place::Environment(name))
         });

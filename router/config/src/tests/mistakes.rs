@@ -22,7 +22,7 @@ fn six_mistakes_give_six_lines_each_with_its_line_and_column() {
     let problems = parse(Path::new("r.toml"), SIX_MISTAKES, &base_dir).unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "r.toml:4:10: listen is 8000; give a string\n\
+        "r.toml:4:10: listen is 8000; give an IP address and port, such as \"127.0.0.1:8000\"\n\
          r.toml:8:10: engine is \"onyx\"; did you mean \"onnx\"?\n\
          r.toml:10:1: unknown key `max_bach`; did you mean `max_batch`?\n\
          r.toml:11:20: replicas.min is 4 but replicas.max is 2\n\
@@ -168,7 +168,7 @@ fn a_misspelt_or_mistyped_key_is_not_also_missing() {
     assert_eq!(
         problems(&slow("batching = 1\nbatch_size = 1").replace("\"profiles/slow.csv\"", "7")),
         "r.toml:4:15: profile_csv is 7; give a string\n\
-         r.toml:8:12: batching is 1; give a string"
+         r.toml:8:12: batching is 1; give one of \"slo\", \"aimd\", \"deadline\", \"earlydrop\", \"deferred\", \"timeout\""
     );
 }
 
@@ -178,7 +178,7 @@ fn tensors_must_say_their_batch_type_and_size() {
         slow("").replace("\"FP32\", shape = [-1, 16] }]\nout", "\"F32\", shape = [16] }]\nout");
     assert_eq!(
         problems(&text),
-        "r.toml:6:36: datatype is \"F32\"; give one of BOOL, UINT8, UINT16, UINT32, UINT64, INT8, \
+        "r.toml:6:36: datatype is \"F32\"; give \"FP32\": one of BOOL, UINT8, UINT16, UINT32, UINT64, INT8, \
          INT16, INT32, INT64, FP16, BF16, FP32, FP64, BYTES\n\
          r.toml:6:51: shape is [16]; its first size is the batch and must be -1"
     );

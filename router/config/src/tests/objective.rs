@@ -49,7 +49,10 @@ fn the_rules_of_the_file_hold_for_a_live_objective() {
     assert!(found[0].starts_with("batch_delay_ms is 30; give 0 to less than slo_ms"), "{found:?}");
     let other = Objective { model: "none".to_owned(), ..asked(Some(40.0), None) };
     let (config, _) = read(&text).unwrap();
-    let unknown = ObjectiveError::UnknownModel { model: "none".to_owned() };
+    let unknown = ObjectiveError::UnknownModel {
+        model: "none".to_owned(),
+        hint: "; known are slow".to_owned(),
+    };
     assert_eq!(config.with_objective(&other).unwrap_err(), unknown);
 }
 

@@ -11,11 +11,13 @@ pub enum JobError {
     NoLoans,
     #[error("{what}")]
     Invalid { what: String },
-    #[error("{program:?} is not allowed; allowed are {}", .allow.join(", "))]
+    #[error("{program:?} is not allowed; allowed are {}, by allow in [loans]", .allow.join(", "))]
     NotAllowed { program: String, allow: Vec<String> },
     #[error("{}", unknown_tenant(.given.as_deref(), .known))]
     UnknownTenant { given: Option<String>, known: Vec<String> },
-    #[error("{whose} {unfinished} jobs that have not ended; at most {most} may be")]
+    #[error(
+        "{whose} {unfinished} jobs that have not ended; at most {most} may be, by tenant_jobs in [loans]"
+    )]
     TooMany {
         /// Whose jobs, as the subject of a sentence.
         whose: String,

@@ -8,10 +8,11 @@ use crate::{leader::Leader, records::KeepError};
 pub enum OrderError {
     #[error("{what}")]
     Invalid { what: String },
-    #[error("no worker named {worker:?}")]
-    UnknownWorker { worker: String },
-    #[error("no model named {model:?}")]
-    UnknownModel { model: String },
+    /// With what may have been meant.
+    #[error("no worker named {worker:?}{hint}")]
+    UnknownWorker { worker: String, hint: String },
+    #[error("no model named {model:?}{hint}")]
+    UnknownModel { model: String, hint: String },
     #[error("{what}")]
     NotOrdered { what: String },
     #[error("{why}; nothing was changed")]

@@ -7,7 +7,7 @@ use policy::{
 };
 use serde::Serialize;
 
-use crate::plan::{gpus_used, what};
+use crate::plan::{PlanState, gpus_used, what};
 
 /// What would be decided without and with a change, from the same fleet and the same demand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,6 +68,18 @@ pub(super) fn of_model(before: &Plan, after: &Plan, model: &str) -> Option<Compa
     let prospect =
         |plan: &Plan| Prospect { provided: Some(provided(plan, index)), ..prospect(plan) };
     Some(Comparison { before: prospect(before), after: prospect(after) })
+}
+
+impl Consequence {
+    /// With the demand that was seen. A plan's own is made up for a model that is new: as much as its
+    /// replicas can serve, so that they stay.
+    pub(super) fn with_demand_of(mut self, seen: &PlanState) -> Self {
+        for one in &mut self.models {
+            let planned = seen.models.iter().find(|planned| planned.model == one.model);
+            one.demand_rps = planned.map_or(one.demand_rps, |planned| planned.demand_rps);
+        }
+        self
+    }
 }
 
 /// What it would lead to if the first plan became the second.

@@ -21,7 +21,15 @@ pub struct Terms {
 #[derive(Clone, Debug, PartialEq)]
 enum End {
     Gone,
-    Told(RankEnd),
+    /// With the last line of its stderr, if it failed.
+    Told(RankEnd, Option<String>),
+}
+
+impl End {
+    /// Whether the rank did all it had to do.
+    fn is_well(&self) -> bool {
+        matches!(self, Self::Told(RankEnd::Exited { code: 0 }, _))
+    }
 }
 
 /// `life` after its ranks were seen as `seen`, in their order.
@@ -46,8 +54,10 @@ pub fn settle(life: &Life, seen: &[RankSeen], terms: &Terms) -> (Life, Counts) {
 fn end(life: &Life, seen: &RankSeen) -> Option<End> {
     match seen {
         RankSeen::Gone => Some(End::Gone),
-        RankSeen::Reported(Rank { run, state: RankState::Ended(end), .. }) if *run == life.run => {
-            Some(End::Told(end.clone()))
+        RankSeen::Reported(Rank { run, state: RankState::Ended(end), said, .. })
+            if *run == life.run =>
+        {
+            Some(End::Told(end.clone(), said.clone()))
         }
         RankSeen::Reported(_) | RankSeen::Unknown => None,
     }
@@ -69,7 +79,7 @@ fn learn(after: &mut Life, seen: &[RankSeen], now_ms: u64) {
 /// What becomes of a job of which some rank still runs.
 fn go_on(after: &mut Life, seen: &[RankSeen], ends: &[Option<End>], terms: &Terms) {
     let now_ms = terms.now_ms;
-    let is_bad = |end: &End| *end != End::Told(RankEnd::Exited { code: 0 });
+    let is_bad = |end: &End| !end.is_well();
     let bad = (0..).zip(ends).find(|(_, end)| end.as_ref().is_some_and(is_bad));
     if let (None, Some((rank, Some(end)))) = (&after.stop, bad) {
         let then = if is_gone(end) { State::Preempted } else { State::Queued };
@@ -111,7 +121,7 @@ fn go_on(after: &mut Life, seen: &[RankSeen], ends: &[Option<End>], terms: &Term
 fn finish(after: &mut Life, counts: &mut Counts, ends: &[End], terms: &Terms) {
     let now_ms = terms.now_ms;
     let stop = after.stop.take();
-    let all_well = ends.iter().all(|end| *end == End::Told(RankEnd::Exited { code: 0 }));
+    let all_well = ends.iter().all(End::is_well);
     let at_its_end = after.progress.is_some_and(|done| Some(done.step) == done.steps);
     let overdue = ends.iter().any(is_overdue);
     counts.overdue += u64::from(overdue);
@@ -134,7 +144,7 @@ fn finish(after: &mut Life, counts: &mut Counts, ends: &[End], terms: &Terms) {
     after.last_seats = std::mem::take(&mut after.seats);
     let why = (0..).zip(ends).map(|(rank, end)| described(rank, end)).find(|why| !why.is_empty());
     let why = why.unwrap_or_else(|| "ended by itself".to_owned());
-    let exceeded = ends.iter().any(|end| matches!(end, End::Told(RankEnd::Exceeded { .. })));
+    let exceeded = ends.iter().any(|end| matches!(end, End::Told(RankEnd::Exceeded { .. }, _)));
     let gone = ends.iter().any(is_gone);
     match stop {
         _ if done => after.enter(State::Done, "ended by itself", now_ms),
@@ -169,7 +179,7 @@ fn fail(after: &mut Life, why: &str, terms: &Terms) {
     if after.failures > terms.retries {
         let reason = match after.failures {
             1 => why.to_owned(),
-            times => format!("{why}, for the {times}th time"),
+            times => format!("{why} (failed {times} times)"),
         };
         after.enter(State::Failed, reason, now_ms);
     } else {
@@ -181,31 +191,35 @@ fn fail(after: &mut Life, why: &str, terms: &Terms) {
 
 /// Whether it is no fault of the job's that it ended.
 fn is_gone(end: &End) -> bool {
-    matches!(end, End::Gone | End::Told(RankEnd::Expired))
+    matches!(end, End::Gone | End::Told(RankEnd::Expired, _))
 }
 
 fn is_overdue(end: &End) -> bool {
-    matches!(end, End::Told(RankEnd::Killed { overdue: true, .. }))
+    matches!(end, End::Told(RankEnd::Killed { overdue: true, .. }, _))
 }
 
-/// How a rank ended, for people; nothing if it ended well.
+/// How a rank ended, for people, and what it said last; nothing if it ended well.
 fn described(rank: u32, end: &End) -> String {
-    match end {
-        End::Gone => format!("the slice of rank {rank} is out of reach"),
-        End::Told(RankEnd::Expired) => {
+    let (end, said) = match end {
+        End::Gone => return format!("the slice of rank {rank} is out of reach"),
+        End::Told(end, said) => (end, said),
+    };
+    let text = match end {
+        RankEnd::Expired => {
             format!("rank {rank} stopped: its worker had no router to renew its loan")
         }
-        End::Told(RankEnd::Exited { code: 0 }) => String::new(),
-        End::Told(RankEnd::Exited { code }) => format!("rank {rank} exited with {code}"),
-        End::Told(RankEnd::Killed { overdue: true, .. }) => {
+        RankEnd::Exited { code: 0 } => return String::new(),
+        RankEnd::Exited { code } => format!("rank {rank} exited with {code}"),
+        RankEnd::Killed { overdue: true, .. } => {
             format!("rank {rank} did not stop in time and was killed")
         }
-        End::Told(RankEnd::Killed { signal, overdue: false }) => {
+        RankEnd::Killed { signal, overdue: false } => {
             format!("rank {rank} was killed by signal {signal}")
         }
-        End::Told(RankEnd::Exceeded { what }) => format!("rank {rank} was ended: {what}"),
-        End::Told(RankEnd::Lost { reason }) => format!("rank {rank} was lost: {reason}"),
-    }
+        RankEnd::Exceeded { what } => format!("rank {rank} was ended: {what}"),
+        RankEnd::Lost { reason } => format!("rank {rank} was lost: {reason}"),
+    };
+    said.iter().fold(text, |text, said| format!("{text}: {said}"))
 }
 
 #[cfg(test)]

@@ -85,11 +85,19 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooFew { needs, exist } => {
-                write!(f, "needs {needs} slices of its size and memory; the fleet has {exist}")
+                write!(
+                    f,
+                    "needs {needs} slices of its size and memory; the fleet has {exist}; \
+                     submit it for fewer or smaller ones"
+                )
             }
-            Self::NotLent => f.write_str("loaning is none: no slices are lent"),
+            Self::NotLent => f.write_str("rule in [loans] is none: no slices are lent"),
             Self::Quota { needs, held, quota } => {
-                write!(f, "needs {needs} slices; its tenant holds {held} of its quota of {quota}")
+                write!(
+                    f,
+                    "needs {needs} slices; its tenant holds {held} of its quota of {quota}, \
+                     which is tenant_slices in [loans]"
+                )
             }
             Self::TooFewIdle { needs, idle } => {
                 write!(f, "needs {needs} slices; {idle} are idle beyond the reserve for inference")
@@ -109,4 +117,21 @@ pub struct Wait {
     pub why: Why,
     /// When it may start, as far as is known.
     pub may_start: Option<Moment>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_names_the_limit_that_binds() {
+        for (why, limit) in [
+            (Why::TooFew { needs: 4, exist: 2 }, "the fleet has 2; submit it for fewer"),
+            (Why::NotLent, "rule in [loans] is none"),
+            (Why::Quota { needs: 2, held: 3, quota: 4 }, "tenant_slices in [loans]"),
+            (Why::TooFewIdle { needs: 2, idle: 1 }, "1 are idle beyond the reserve"),
+        ] {
+            assert!(why.to_string().contains(limit), "{why}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use mig::Position;
 use super::{
     Leaving, Placed, Refusal, Slice, Snapshot, Target,
     existing::kept,
+    reasons::Lack,
     situation::{Situation, placeable},
 };
 use crate::plan::{self, Choice, Model};
@@ -54,8 +55,9 @@ pub(super) fn in_force<'a>(
         if let Some(why) = in_the_way(pin, snapshot, models, &holding) {
             let name = models.get(pin.model).map_or("a model", |model| model.name.as_str());
             let Pin { position, by, .. } = pin;
-            let why = format!("{name} is not on {position}, where operator {by} pinned it: {why}");
-            told.push(Refusal { model: Some(pin.model), why });
+            let position = position.to_string();
+            let lack = Lack::Pin { model: name, position: &position, by, why: &why };
+            told.push(Refusal { model: Some(pin.model), why: lack.to_string() });
         } else {
             holding.push(pin);
         }

@@ -1,6 +1,10 @@
 //! What each gets when there is not enough for all.
 
-use super::{Refusal, Target, situation::Situation};
+use super::{
+    Refusal, Target,
+    reasons::{Bound, Lack},
+    situation::Situation,
+};
 
 /// Each try asks for this part of what the one before did.
 const LESS: f64 = 0.8;
@@ -32,18 +36,37 @@ impl Situation<'_> {
                 && count == 0
             {
                 let needs_mib = self.memory_mib(index);
-                refusals.push(told(format!(
-                    "a replica needs {needs_mib} MiB; no slice has more than {free_mib:.0} MiB free"
-                )));
-            } else if gets_rps < model.demand_rps * (1.0 - 1e-9)
-                || count < model.replicas_min.max(1)
-            {
-                refusals.push(told(format!(
-                    "{} needs {:.1} rows/s and gets {gets_rps:.1} from {count} of at least {} \
-                     replicas: there is no room for more",
-                    model.name, model.demand_rps, model.replicas_min
-                )));
+                refusals.push(told(Lack::Memory { needs_mib, free_mib }.to_string()));
+                continue;
             }
+            let (name, least) = (model.name.as_str(), model.replicas_min.max(1));
+            let bound = self.bound(index, count);
+            if gets_rps < model.demand_rps * (1.0 - 1e-9) {
+                let demand_rps = model.demand_rps;
+                let lack = Lack::Rows { model: name, demand_rps, gets_rps, replicas: count, bound };
+                refusals.push(told(lack.to_string()));
+            } else if count < least {
+                let lack = Lack::Replicas { model: name, least, replicas: count, bound };
+                refusals.push(told(lack.to_string()));
+            }
+        }
+    }
+
+    /// What keeps a model with so many replicas from having more.
+    fn bound(&self, index: usize, count: u32) -> Bound {
+        let most = self.models[index].replicas_max;
+        let all = &self.snapshot.gpus;
+        let open = || all.iter().filter(|gpu| gpu.healthy);
+        let slices = open().flat_map(|gpu| &gpu.slices);
+        let lent = slices.filter(|slice| slice.loaned).count();
+        let spare = self.snapshot.rules.spare_gpus;
+        match (count >= most, open().count()) {
+            (true, _) => Bound::Most(most),
+            (false, 0) if all.is_empty() => Bound::NoGpu,
+            (false, 0) => Bound::Unhealthy { gpus: all.len() },
+            (false, _) if lent > 0 => Bound::Lent { slices: lent },
+            (false, _) if spare > 0 => Bound::Spare { gpus: spare },
+            (false, gpus) => Bound::Full { gpus },
         }
     }
 

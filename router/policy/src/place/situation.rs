@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mig::{Kind, Position, Profile};
 
-use super::{Pin, Placed, Refusal, Slice, Snapshot, Target, homes::at_home, pinned::in_force};
+use super::{
+    Pin, Placed, Refusal, Slice, Snapshot, Target, homes::at_home, pinned::in_force, reasons::Lack,
+};
 use crate::plan::{self, Choice, Gpus, Measured, Model, Plan, Problem, Row, Site};
 
 /// The part of what counted replicas serve that is asked of them: one fewer is too few, and they are
 /// enough.
 const MOST_OF: f64 = 0.9;
+const MIB_PER_GIB: f64 = 1024.0;
 
 /// A GPU and the slice on it, from its start to its end.
 pub(super) type Spot = (usize, u8, u8);
@@ -231,8 +234,10 @@ fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
     let limit_ms = rules.latency_share * slo_ms;
     let Some(least_ms) = fastest_ms.iter().copied().reduce(f64::min) else {
         if !gpus.is_empty() {
-            told =
-                Some(format!("{name} cannot be placed: no slice of the fleet has enough memory"));
+            let largest_gib = on.iter().map(|(_, profile)| profile.memory_gib).fold(0.0, f64::max);
+            let largest_mib = largest_gib * MIB_PER_GIB;
+            let needs_mib = model.memory_mib.filter(|mib| *mib as f64 > largest_mib);
+            told = Some(Lack::Nowhere { model: name, needs_mib, largest_mib }.to_string());
         }
         model.measured.clear();
         return (model, told);
@@ -243,10 +248,9 @@ fn feasible(mut model: Model, snapshot: &Snapshot) -> (Model, Option<String>) {
         } else {
             ("where it is fastest", least_ms)
         };
-        told = Some(format!(
-            "{name} is placed {where_to}, and will be late: of its {slo_ms:.1} ms a batch may take \
-             {limit_ms:.1} ms, and takes {least_ms:.1} ms at least"
-        ));
+        let (place, slo_ms) = (where_to, *slo_ms);
+        let lack = Lack::Objective { model: name, place, slo_ms, limit_ms, least_ms };
+        told = Some(lack.to_string());
         model.slo_ms = needs_ms / rules.latency_share * 1.001;
     }
     (model, told)

@@ -130,9 +130,14 @@ impl Situation<'_> {
         let added = plan::repair(&problem, &current, &self.sites(target))?;
         let held = target.held(self.models.len());
         let needs = |model: usize| {
-            let Model { name, demand_rps, .. } = &self.models[model];
-            let has_rps = held[model].0;
-            format!("{name} needs {demand_rps:.1} rows/s and has {has_rps:.1}; ")
+            let Model { name, demand_rps, replicas_min, .. } = &self.models[model];
+            let (has_rps, count) = held[model];
+            if has_rps < *demand_rps {
+                format!("{name} needs {demand_rps:.1} rows/s and has {has_rps:.1}; ")
+            } else {
+                let least = (*replicas_min).max(1);
+                format!("{name} has {count} replicas and needs {least} at least; ")
+            }
         };
         let mut placed = target.placed.clone();
         placed.extend(added.iter().flat_map(|slice| {

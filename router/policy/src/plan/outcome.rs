@@ -89,12 +89,13 @@ impl fmt::Display for PlanError {
             Self::Homeless { model } => write!(
                 f,
                 "no slice of the fleet can hold {model:?}: of what was measured of it, nothing is \
-                 left within its memory and its largest batch"
+                 left within its memory and its largest batch; lower memory_mib, or measure it on \
+                 these GPUs"
             ),
             Self::Impossible { model, limit_ms } => write!(
                 f,
                 "no slice of the fleet runs a batch of {model:?} within {limit_ms:.1} ms, its share \
-                 of the objective"
+                 of the objective; raise slo_ms, or latency_share in [planner]"
             ),
             Self::TooSmall { gpus } => write!(f, "the fleet of {gpus} GPUs is too small"),
         }

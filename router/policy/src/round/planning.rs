@@ -220,6 +220,12 @@ impl PlaceMemory {
         Target { placed, leaving: self.leaving.clone() }
     }
 
+    /// The GPU on which a replica of `model` is to be.
+    pub(super) fn aimed(&self, model: &str) -> Option<&GpuId> {
+        let aimed = self.target.iter().find(|aimed| aimed.model == model);
+        aimed.map(|aimed| &aimed.gpu)
+    }
+
     /// Remembers a plan that was made now; what it was made from is returned.
     pub(super) fn remember(&mut self, world: &World, plan: Plan) -> Arc<Snapshot> {
         let named = |placed: &Placed| Aimed {

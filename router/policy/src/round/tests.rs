@@ -280,6 +280,6 @@ fn run(slice: &mut SeenSlice, wanted: Option<&AskedRank>) {
     } else {
         RankState::Running
     };
-    let rank = Rank { run: wanted.run, state, progress: None };
+    let rank = Rank { run: wanted.run, state, progress: None, said: None };
     slice.rank = Some(SeenRank { job: wanted.job, rank });
 }

@@ -77,7 +77,7 @@ fn what_no_slice_can_do_is_named_with_its_limit() {
     assert_eq!(
         error.to_string(),
         "no slice of the fleet runs a batch of \"inceptionv3\" within 0.9 ms, its share of the \
-         objective"
+         objective; raise slo_ms, or latency_share in [planner]"
     );
 }
 

@@ -70,6 +70,8 @@ pub struct Dispatcher {
     tasks: OnceLock<[AbortHandle; 2]>,
     /// Milliseconds that a replica takes to load.
     loads_in_ms: AtomicU64,
+    /// What requests without a replica wait for, in words.
+    absence: Mutex<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,7 @@ impl Dispatcher {
             state: Mutex::new(State::new(machine, model)),
             tasks: OnceLock::new(),
             loads_in_ms: AtomicU64::new(0),
+            absence: Mutex::new("".into()),
         });
         let time = tokio::spawn(Self::keep_time(Arc::clone(&dispatcher)));
         let gathering = tokio::spawn(Self::gather(Arc::clone(&dispatcher)));
@@ -125,6 +128,19 @@ impl Dispatcher {
     pub fn expect_within(&self, load_time: Duration) {
         let millis = u64::try_from(load_time.as_millis()).unwrap_or(u64::MAX);
         self.loads_in_ms.store(millis, Ordering::Relaxed);
+    }
+
+    /// Has those who find no replica told why.
+    pub fn explain_absence(&self, why: &str) {
+        let mut absence = self.absence.lock();
+        if **absence != *why {
+            *absence = why.into();
+        }
+    }
+
+    /// Why there is no replica, if there is none; empty before anybody said so.
+    pub fn absence(&self) -> Arc<str> {
+        Arc::clone(&self.absence.lock())
     }
 
     pub fn metrics(&self) -> &ModelMetrics {
@@ -380,7 +396,9 @@ impl Dispatcher {
             }
             Refusal::NoReplica => {
                 let loads_in = Duration::from_millis(self.loads_in_ms.load(Ordering::Relaxed));
-                InferError::NoReplica { model, retry_after: loads_in.max(NO_REPLICA_RETRY) }
+                let (why, retry_after) =
+                    (self.absence().to_string(), loads_in.max(NO_REPLICA_RETRY));
+                InferError::NoReplica { model, why, retry_after }
             }
         }
     }

@@ -36,7 +36,7 @@ impl InferError {
     /// Writes the fields that decided, beside `error` and `reason`.
     fn numbers<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         match self {
-            Self::UnknownModel { model } => map.serialize_entry("model", model),
+            Self::UnknownModel { model, .. } => map.serialize_entry("model", model),
             Self::UnknownVersion { model, version, .. } => {
                 map.serialize_entry("model", model)?;
                 map.serialize_entry("version", version)

@@ -81,11 +81,29 @@ fn spec(draft: &TensorDraft, notes: &mut Notes<'_>) -> Option<TensorSpec> {
     })
 }
 
+/// Our name for a type of numpy's or of a programming language.
+fn numpy(name: &str) -> Option<&'static str> {
+    Some(match name.to_lowercase().as_str() {
+        "float" | "float32" | "f32" | "single" => "FP32",
+        "double" | "float64" | "f64" => "FP64",
+        "half" | "float16" | "f16" => "FP16",
+        "bfloat16" => "BF16",
+        "int" | "long" | "i64" => "INT64",
+        "i32" => "INT32",
+        "byte" | "u8" => "UINT8",
+        "str" | "string" | "object" | "text" => "BYTES",
+        "boolean" => "BOOL",
+        _ => return None,
+    })
+}
+
 fn datatype(given: &At<String>, notes: &mut Notes<'_>) -> Option<Datatype> {
     let read = given.value.parse().ok();
     if read.is_none() {
         let known: Vec<_> = Datatype::ALL.iter().map(|datatype| datatype.name()).collect();
-        let message = format!("datatype is {:?}; give one of {}", given.value, known.join(", "));
+        let meant = numpy(&given.value).map_or_else(String::new, |ours| format!("{ours:?}: "));
+        let known = known.join(", ");
+        let message = format!("datatype is {:?}; give {meant}one of {known}", given.value);
         notes.problem(given.place, message);
     }
     read

@@ -66,7 +66,7 @@ fn failed_rank_stops_the_gang_and_the_job_retries_its_limit() {
     let ends = [ended(&second, 3), ended(&second, 3)];
     let failed = settle(&second, &ends, &NOW).0;
     assert_eq!((failed.state, failed.failures), (State::Failed, 2));
-    assert_eq!(failed.reason, "rank 0 exited with 3, for the 2th time");
+    assert_eq!(failed.reason, "rank 0 exited with 3 (failed 2 times)");
 }
 
 #[test]

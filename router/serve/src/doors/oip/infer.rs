@@ -110,7 +110,8 @@ pub(super) fn no_replica(model: &impl Served) -> InferError {
     let name = model.name().to_owned();
     match model.availability() {
         Availability::Ready | Availability::Loading { .. } | Availability::Asleep => {
-            InferError::NoReplica { model: name, retry_after: UNKNOWN_WAIT }
+            let why = model.absence().to_string();
+            InferError::NoReplica { model: name, why, retry_after: UNKNOWN_WAIT }
         }
         Availability::Unloaded => InferError::Unavailable { model: name, why: UNLOADED.to_owned() },
         Availability::Unavailable { reason } => {

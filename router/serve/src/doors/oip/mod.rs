@@ -79,7 +79,9 @@ impl<B: Backend> ServerState<B> {
             Route::Infer(found) => infer::infer(&self, &mut call, found).await,
             Route::Live => Ok(models::live()),
             Route::Ready => Ok(models::ready(&self)),
+            Route::Root => Ok(models::root(&self, &call.head.headers)),
             Route::Server => Ok(models::server()),
+            Route::Names => Ok(models::names(&self)),
             Route::Model(found, question) => models::about(&*found?, question),
             Route::AllStats => Ok(models::all_stats(&self)),
             Route::Index => models::index(&self, &mut call).await,
@@ -100,7 +102,8 @@ impl<B: Backend> Door for ServerState<B> {
 
     fn route(&self, head: &Parts) -> Result<Found<B>, InferError> {
         let route = Route::of(&head.method, head.uri.path())?;
-        Ok(route.map(|target| target.resolve(|name| self.backend.model(name))))
+        let backend = &self.backend;
+        Ok(route.map(|target| target.resolve(|name| backend.model(name), || backend.models())))
     }
 
     fn scope(&self, route: &Found<B>) -> Option<Scope> {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use oip::model::{
     IndexEntry, IndexRequest, ModelConfig, ModelMetadata, ModelState, ServerMetadata, Statistics,
 };
@@ -29,6 +30,8 @@ const MAX_CALL_BYTES: u64 = 64 << 10;
 /// What metadata says of a model on a GPU that does not exist.
 const SIMULATED: &str = "simulated";
 
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 const EXTENSIONS: &[&str] = &[
     "binary_tensor_data",
     "model_configuration",
@@ -45,6 +48,50 @@ pub(super) fn server() -> Response<Reply> {
         extensions: EXTENSIONS.iter().map(|name| (*name).to_owned()).collect(),
     };
     reply::json(StatusCode::OK, &metadata)
+}
+
+/// `GET /`: where everything is, for people who meet the port first.
+pub(super) fn root<B: Backend>(state: &ServerState<B>, headers: &HeaderMap) -> Response<Reply> {
+    let settings = state.settings.load();
+    let scheme = if state.tls.load().is_some() { "https" } else { "http" };
+    // A port of the system's choice is known to whoever started the router.
+    let admin = Some(settings.admin_listen).filter(|at| at.port() != 0);
+    let admin = admin.map(|at| format!("{scheme}://{at}"));
+    let accept = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains("json")) {
+        let places = json!({
+            "name": "sluice",
+            "version": env!("CARGO_PKG_VERSION"),
+            "server": "/v2",
+            "models": "/v2/models",
+            "metadata": "/v2/models/{model}",
+            "infer": "/v2/models/{model}/infer",
+            "ready": "/v2/health/ready",
+            "admin": admin,
+        });
+        return reply::json(StatusCode::OK, &places);
+    }
+    let admin = match admin {
+        Some(url) => format!("The console is at {url}/, metrics at {url}/metrics."),
+        None => "The console and metrics are on the admin port.".to_owned(),
+    };
+    let text = format!(
+        "sluice {}: inference, by the Open Inference Protocol over HTTP\n\n\
+         GET  /v2/models                the models\n\
+         GET  /v2/models/MODEL          a model's inputs and outputs\n\
+         POST /v2/models/MODEL/infer    inference\n\
+         GET  /v2/health/ready          readiness\n\n\
+         {admin}\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    reply::of(StatusCode::OK, TEXT, Bytes::from(text).into())
+}
+
+/// `GET /v2/models`: names only, as KServe has it; the index has states.
+pub(super) fn names<B: Backend>(state: &ServerState<B>) -> Response<Reply> {
+    let models = state.backend.models();
+    let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
+    reply::json(StatusCode::OK, &json!({ "models": names }))
 }
 
 /// `GET /v2/health/live`: that this process can answer, and nothing else.

@@ -38,12 +38,14 @@ const fn administer(path: &'static str, what: &'static str) -> Endpoint {
 
 /// Every path that is served. `/versions/{version}` may follow a model's name.
 pub const ROUTES: &[Endpoint] = &[
+    read("/", "Where things are: text, or JSON for those who accept it."),
     read("/v2", "The server's name, version and extensions."),
     read("/v2/health/live", "Liveness: 200 while the process runs."),
     read(
         "/v2/health/ready",
         "Readiness: 200 if this router can serve; a model's readiness is its own.",
     ),
+    read("/v2/models", "The names of the models."),
     read("/v2/models/{model}", "A model's metadata: its inputs and outputs."),
     read("/v2/models/{model}/ready", "200 if the model can be served."),
     read("/v2/models/{model}/config", "A model's batching and version, in Triton's form."),
@@ -76,7 +78,10 @@ pub const ROUTES: &[Endpoint] = &[
 /// What a path asks for; `T` is the model, named or found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Route<T> {
+    /// Asked by somebody who does not know the paths yet.
+    Root,
     Server,
+    Names,
     Live,
     Ready,
     AllStats,
@@ -101,7 +106,9 @@ impl<T> Route<T> {
     /// The same, of the model that `find` finds.
     pub(super) fn map<U>(self, find: impl FnOnce(T) -> U) -> Route<U> {
         match self {
+            Self::Root => Route::Root,
             Self::Server => Route::Server,
+            Self::Names => Route::Names,
             Self::Live => Route::Live,
             Self::Ready => Route::Ready,
             Self::AllStats => Route::AllStats,
@@ -118,7 +125,9 @@ impl<T> Route<T> {
         match self {
             Self::Infer(_) => Some(Scope::Infer),
             Self::Load(_) | Self::Unload(_) => Some(Scope::Admin),
-            Self::Server
+            Self::Root
+            | Self::Server
+            | Self::Names
             | Self::Live
             | Self::Ready
             | Self::AllStats
@@ -134,7 +143,13 @@ impl<T> Route<T> {
 
     fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Server | Self::Live | Self::Ready | Self::AllStats | Self::Model(..) => READ,
+            Self::Root
+            | Self::Server
+            | Self::Names
+            | Self::Live
+            | Self::Ready
+            | Self::AllStats
+            | Self::Model(..) => READ,
             Self::Infer(_) | Self::Index | Self::Load(_) | Self::Unload(_) => WRITE,
             Self::Unsupported(_) => ANY,
         }
@@ -154,12 +169,16 @@ impl<'a> Route<Target<'a>> {
     }
 
     fn parse(path: &'a str) -> Option<Self> {
+        if path == "/" {
+            return Some(Self::Root);
+        }
         let rest = match path.strip_prefix("/v2")? {
             "" | "/" => return Some(Self::Server),
             rest => rest.strip_prefix('/')?,
         };
         let (head, tail) = rest.split_once('/').unwrap_or((rest, ""));
         match head {
+            "models" if tail.is_empty() => Some(Self::Names),
             "models" => Self::parse_model(tail),
             "health" => match tail {
                 "live" => Some(Self::Live),
@@ -265,7 +284,10 @@ mod tests {
     fn every_path_of_the_protocol_is_known() {
         use Question::{Config, Metadata, Ready, Stats};
         for (path, route) in [
+            ("/", Route::Root),
             ("/v2", Route::Server),
+            ("/v2/models", Route::Names),
+            ("/v2/models/", Route::Names),
             ("/v2/", Route::Server),
             ("/v2/health/live", Route::Live),
             ("/v2/health/ready", Route::Ready),
@@ -324,14 +346,11 @@ mod tests {
     #[test]
     fn other_paths_lead_nowhere() {
         for path in [
-            "/",
             "",
             "*",
             "/v1",
             "/v2x",
             "/v2//",
-            "/v2/models",
-            "/v2/models/",
             "/v2/models//infer",
             "/v2/models/m/versions/",
             "/v2/models/m/versions//infer",
