@@ -1,5 +1,6 @@
 //! `[[model]]`: a served model.
 
+mod batching;
 mod engine;
 mod objective;
 mod onnx;
@@ -16,13 +17,18 @@ use oip::{Signature, TensorSpec};
 use policy::rule::Batching;
 
 pub use self::onnx::{Device, Shape, Warmup};
-use self::{engine::EngineWord, onnx::OnnxKeys, tensors::TensorDraft};
+use self::{
+    batching::{batching_rule, batchings},
+    engine::EngineWord,
+    onnx::OnnxKeys,
+    tensors::TensorDraft,
+};
 use crate::{
     key::{
         Effect, Found, Given, TableSpec,
         kinds::{
             DAY_S, FractionalMillis, Hidden, Number, OneOf, Own, Raw, Seconds, Text, Whole, Word,
-            Words, number, written,
+            Words, written,
         },
         table,
     },
@@ -31,7 +37,7 @@ use crate::{
     tree::{Read, Section},
 };
 
-pub(crate) use self::objective::too_tight;
+pub(crate) use self::{batching::bad_delay_ms, objective::too_tight};
 
 /// An hour: longer objectives are mistakes of unit.
 pub(crate) const SLO_MS: Number =
@@ -310,7 +316,7 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
     let (limits, mut replicas_found) = ReplicaKeys::read(&mut replicas, notes);
     replicas.finish(notes);
     let (batching, batching_found) = BatchingKeys::read(&mut section, notes);
-    let (tensors, mut tensors_found) = TensorKeys::read(&mut section, notes);
+    let (tensors, tensors_found) = TensorKeys::read(&mut section, notes);
     let (server, server_found) = ServerKeys::read(&mut section, notes);
     let (onnx, onnx_found) = OnnxKeys::read(&mut section, notes);
     let meant = section.finish(notes);
@@ -334,26 +340,10 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
     let warmup = onnx::warmup(&draft, engine.as_ref().map_or("onnx", Engine::name), notes);
     let batching = batching_rule(&mut draft, notes);
     let replicas = replicas_of(&limits, &mut replicas_found, draft.found.place, notes);
-    let Draft { keys, found, batching: others, batching_found, mut server_found, .. } = draft;
-    let (onnx, mut onnx_found) = (draft.onnx, draft.onnx_found);
+    let Draft { keys, found, batching: others, batching_found, server_found, .. } = draft;
+    let onnx = draft.onnx;
     let mut shown = vec![found.clone(), replicas_found.clone(), batching_found];
-    match &engine {
-        Some(Engine::Onnx { .. }) | None => {}
-        Some(Engine::Server(_)) => onnx_found.hide(&["device", "threads"]),
-        Some(Engine::Synthetic { .. }) => {
-            onnx_found.hide(&["device", "threads", "warmup", "warmup_file"]);
-        }
-    }
-    shown.push(onnx_found);
-    if let Some(Engine::Server(server)) = &engine {
-        server_found.show("served_name", server.served_name.as_str());
-        shown.push(server_found);
-    }
-    if let Some(Signature { inputs, outputs }) = engine.as_ref().and_then(Engine::signature) {
-        tensors_found.show("inputs", tensors::shown(&inputs));
-        tensors_found.show("outputs", tensors::shown(&outputs));
-        shown.push(tensors_found);
-    }
+    shown.extend(shown_of(engine.as_ref(), draft.onnx_found, server_found, tensors_found));
     let model = engine.zip(batching).map(|(engine, batching)| Model {
         name: keys.name,
         version: keys.version,
@@ -376,6 +366,33 @@ pub(crate) fn read(mut section: Section<'_>, notes: &mut Notes<'_>) -> ReadModel
     ReadModel { model, found, replicas_found, shown, absent }
 }
 
+/// The keys that only some engines have, as `check --print` shows them for this one.
+fn shown_of(
+    engine: Option<&Engine>,
+    mut onnx: Found,
+    mut server: Found,
+    mut tensors: Found,
+) -> Vec<Found> {
+    match engine {
+        Some(Engine::Onnx { .. }) | None => {}
+        Some(Engine::Server(_)) => onnx.hide(&["device", "threads"]),
+        Some(Engine::Synthetic { .. }) => {
+            onnx.hide(&["device", "threads", "warmup", "warmup_file"]);
+        }
+    }
+    let mut shown = vec![onnx];
+    if let Some(Engine::Server(own)) = engine {
+        server.show("served_name", own.served_name.as_str());
+        shown.push(server);
+    }
+    if let Some(Signature { inputs, outputs }) = engine.and_then(Engine::signature) {
+        tensors.show("inputs", tensors::shown(&inputs));
+        tensors.show("outputs", tensors::shown(&outputs));
+        shown.push(tensors);
+    }
+    shown
+}
+
 impl Model {
     /// How long an answer is wanted; at least as long as the objective, which may have changed.
     pub fn timeout(&self) -> Duration {
@@ -395,19 +412,6 @@ impl Class {
 
 fn classes() -> OneOf<Class> {
     OneOf([Class::Interactive, Class::Batch].map(|class| (class.name(), class)).to_vec())
-}
-
-fn batchings() -> OneOf<Batching> {
-    let timeout = Batching::Timeout { batch: 1, delay: Duration::ZERO };
-    let all = [
-        Batching::Slo,
-        Batching::Aimd,
-        Batching::Deadline,
-        Batching::EarlyDrop,
-        Batching::Deferred,
-        timeout,
-    ];
-    OneOf(all.map(|choice| (choice.name(), choice)).to_vec())
 }
 
 fn read_profile(given: &Given<'_>, notes: &mut Notes<'_>) -> Option<Arc<Profile>> {
@@ -446,63 +450,4 @@ fn replicas_of(
         notes.problem(place, format!("replicas.min is {min} but replicas.max is {max}"));
     }
     Replicas { min, max }
-}
-
-/// What is wrong with the time a batch waits, if anything.
-pub(crate) fn bad_delay_ms(delay_ms: f64, slo_ms: Option<f64>) -> Option<String> {
-    let most = slo_ms.unwrap_or(3_600_000.0);
-    let which = if slo_ms.is_some() { "slo_ms, which is " } else { "" };
-    let is_good = (0.0..most).contains(&delay_ms);
-    (!is_good).then(|| format!("batch_delay_ms is {delay_ms}; give 0 to less than {which}{most}"))
-}
-
-fn batching_rule(draft: &mut Draft, notes: &mut Notes<'_>) -> Option<Batching> {
-    let chosen = draft.batching.batching;
-    let is_given = draft.batching_found.place_of("batching").is_some();
-    if !draft.batching_found.is_good("batching") || draft.has("batching") != is_given {
-        return None;
-    }
-    if let Batching::Timeout { .. } = chosen {
-        return timeout_rule(draft, notes);
-    }
-    for key in ["batch_size", "batch_delay_ms"] {
-        if let Some(place) = draft.batching_found.place_of(key) {
-            let message = format!(
-                "{key} is only for batching \"timeout\"; batching {:?} derives it from slo_ms",
-                chosen.name()
-            );
-            notes.problem(place, message);
-        }
-    }
-    draft.batching_found.hide(&["batch_size", "batch_delay_ms"]);
-    Some(chosen)
-}
-
-fn timeout_rule(draft: &mut Draft, notes: &mut Notes<'_>) -> Option<Batching> {
-    let place = draft.batching_found.blame("batching");
-    let (size, delay) = (&draft.batching.batch_size, &draft.batching.batch_delay_ms);
-    for key in ["batch_size", "batch_delay_ms"] {
-        if !draft.has(key) {
-            notes.missing(place, format!("batching \"timeout\" needs `{key}`"));
-        }
-    }
-    let max_batch = draft.keys.max_batch;
-    if let Some(At { value, place }) = size
-        && !(1..=u64::from(max_batch)).contains(value)
-    {
-        let message = format!("batch_size is {value}; give 1 to max_batch, which is {max_batch}");
-        notes.problem(*place, message);
-    }
-    let given = draft.found.place_of("slo_ms").filter(|_| draft.found.is_good("slo_ms"));
-    let slo_ms = given.map(|_| draft.keys.slo.as_secs_f64() * 1e3);
-    if let Some(At { value, place }) = delay
-        && let Some(message) = bad_delay_ms(*value, slo_ms)
-    {
-        notes.problem(*place, message);
-        return None;
-    }
-    let (batch, delay_ms) = (u32::try_from(size.as_ref()?.value).ok()?, delay.as_ref()?.value);
-    draft.batching_found.show("batch_size", batch);
-    draft.batching_found.show("batch_delay_ms", number(delay_ms));
-    Some(Batching::Timeout { batch, delay: Duration::from_secs_f64(delay_ms / 1000.0) })
 }

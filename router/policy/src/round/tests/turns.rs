@@ -267,7 +267,7 @@ fn model_has_not_failed_by_a_plan_of_an_earlier_fleet() {
 }
 
 #[test]
-fn unmeasured_model_grows_while_busy_and_late_and_shrinks_when_idle() {
+fn unmeasured_model_grows_while_late_and_shrinks_when_idle() {
     let mut bench = Bench::new(2, &["m"]);
     bench.change_model(0, |model| {
         model.measured.clear();
