@@ -30,7 +30,6 @@ use crate::{
     election::{Candidacy, Election, Ground},
     fleet::{self, Fleet, LOCAL, Trust},
     handover::{
-        self,
         give::{Giver, Giving, Page},
         take::{TakeError, Taken},
     },
@@ -262,9 +261,6 @@ impl Router {
                 (self.giver.count_until(drained).await, true)
             }
         };
-        if let Some(socket) = self.giver.giving.socket.as_ref().filter(|_| !replaced) {
-            handover::remove(socket);
-        }
         if let Some((election, tasks)) = self.election {
             drop(tasks);
             election.resign().await;

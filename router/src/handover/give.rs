@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{
     message::{FromNew, FromOld, Frozen, Hello, Offer, common},
-    socket::{self, Channel, SocketError},
+    socket::{self, Bound, Channel, SocketError},
 };
 use crate::registry::Registry;
 
@@ -118,7 +118,7 @@ impl Giver {
     pub(crate) async fn run(&self) {
         // One that replaces another is not replaced itself before it accepts.
         let _ = self.drain().accepting().wait_for(|accepting| *accepting).await;
-        let Some(listener) = self.listen() else { return std::future::pending().await };
+        let Some((listener, bound)) = self.listen() else { return std::future::pending().await };
         loop {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -133,20 +133,21 @@ impl Giver {
                 Err(error) => Err(error.into()),
             };
             match given {
-                Ok(()) => return,
+                Ok(()) => return bound.leave(),
                 Err(error) => tracing::warn!(%error, "handover failed; this process keeps serving"),
             }
         }
     }
 
-    fn listen(&self) -> Option<UnixListener> {
+    fn listen(&self) -> Option<(UnixListener, Bound)> {
         let path = self.giving.socket.as_ref()?;
         let listener = socket::listen(path);
         let failed = |error: &io::Error| {
             let path = path.display();
             tracing::info!(%path, %error, "cannot listen for a successor; --replace will not work");
         };
-        listener.inspect_err(failed).ok()
+        let listener = listener.inspect_err(failed).ok()?;
+        Some((listener, Bound::at(path)))
     }
 
     async fn give(&self, mut channel: Channel) -> Result<(), NotGiven> {

@@ -23,7 +23,6 @@ pub mod message;
 mod socket;
 pub mod take;
 
-pub(crate) use self::socket::remove;
 pub use self::socket::{Channel, SocketError, path_by, path_in};
 
 /// How listeners are named when they are passed.

@@ -73,11 +73,31 @@ pub fn path_by(base: &Path, listen: SocketAddr) -> PathBuf {
     folder.join(format!("{}-{}.sock", listen.ip(), listen.port()))
 }
 
-/// Removes the socket at `path`, and its folder if nothing else is in it.
-pub(crate) fn remove(path: &Path) {
-    let _ = fs::remove_file(path);
-    if let Some(folder) = path.parent() {
-        let _ = fs::remove_dir(folder);
+/// A socket that this process listens on. Dropping it removes the file, and its folder if nothing
+/// else is in it.
+#[derive(Debug)]
+pub(super) struct Bound(PathBuf);
+
+impl Bound {
+    pub(super) fn at(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// Leaves the file to the process that listens there next.
+    pub(super) fn leave(mut self) {
+        self.0 = PathBuf::new();
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if self.0.as_os_str().is_empty() {
+            return;
+        }
+        let _ = fs::remove_file(&self.0);
+        if let Some(folder) = self.0.parent() {
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 

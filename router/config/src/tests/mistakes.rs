@@ -98,12 +98,13 @@ fn a_missing_file_is_told_where_it_is_named() {
     );
     let router = text.split("[[worker]]").next().unwrap().replace("profile_csv", "# profile_csv");
     let (_, warnings) = read(&router).unwrap();
-    assert!(
-        warnings.iter().any(|warning| warning.to_string()
-            == "r.toml:4:8: path models/none.onnx: no such file here; every worker needs it at \
-                this path"),
-        "a router's workers may have it: {warnings:?}"
-    );
+    let warned = warnings.iter().map(ToString::to_string).any(|warning| {
+        warning.starts_with("r.toml:4:8: path ")
+            && warning.ends_with(
+                "models/none.onnx: no such file here; every worker needs it at this path",
+            )
+    });
+    assert!(warned, "a router's workers may have it: {warnings:?}");
     let absent = load(Path::new("none/such.toml")).unwrap_err().to_string();
     assert_eq!(absent, "none/such.toml: no such file");
 }

@@ -218,7 +218,7 @@ mod tests {
         let came = grid.read().since(&Counts::default());
         for (share, truth) in [(0.01, 1.0), (0.5, 50.0), (0.99, 99.0), (1.0, 100.0)] {
             let found = percentile(&came, share);
-            assert!((found / truth - 1.0).abs() < 0.04, "{share}: {found} ms for {truth}");
+            assert!((found / truth - 1.0).abs() < 0.125, "{share}: {found} ms for {truth}");
         }
         let grid = Grid::default();
         (0..1_000).for_each(|_| grid.record(Duration::from_micros(1_500)));
