@@ -26,7 +26,7 @@ enum What {
     /// Print a new key, once, and the line that admits it
     ///
     /// The key is for the client: it sends `Authorization: Bearer KEY`. The `key_sha256` line is for a
-    /// [[tenant]] or [[key]] table. The key is stored nowhere: who loses it needs another.
+    /// `[[tenant]]` or `[[key]]` table. The key is stored nowhere: who loses it needs another.
     New(New),
 }
 

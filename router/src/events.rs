@@ -1,6 +1,6 @@
 //! What changed and why: the newest changes of the fleet, in the order in which they were seen.
 //!
-//! Most are [observed](crate::observe) in the state; a reload is noted where it is done.
+//! Most are observed in the state; a reload is noted where it is done.
 
 use std::collections::VecDeque;
 

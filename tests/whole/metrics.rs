@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// Those that say how a model is, not what has happened.
-const NOT_ZERO: [&str; 6] = [
+const NOT_ZERO: [&str; 7] = [
+    "sluice_model_ready",
     "sluice_objective_seconds",
     "sluice_objective_target_ratio",
     "sluice_batch_limit_rows",

@@ -65,7 +65,7 @@ impl fmt::Display for OnnxRuntime {
 }
 
 impl OnnxRuntime {
-    /// Looks for the library where `key` says; without it, where [`VARIABLE`] does; without that,
+    /// Looks for the library where `key` says; without it, where `ORT_DYLIB_PATH` does; without that,
     /// among the packages of `python3`, and where the system's loader looks. `program` tries it.
     /// Blocks, for some ten milliseconds as a rule.
     pub fn find(key: Option<&Path>, program: &Path) -> Self {

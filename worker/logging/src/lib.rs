@@ -1,9 +1,9 @@
 //! The log of a process: lines on stderr, readable on a terminal and JSON elsewhere.
 //!
-//! No line waits for its reader. Every line goes into a bounded [`queue`], which one thread writes to
-//! stderr; when the queue is full, lines are dropped and counted. [`line`](mod@line) writes lines by hand
+//! No line waits for its reader. Every line goes into a bounded queue, which one thread writes to
+//! stderr; when the queue is full, lines are dropped and counted. The module `line` writes lines by hand
 //! where a `tracing` event would cost too much or has to say fields that are not known in advance, and
-//! [`filter`] says which lines are wanted.
+//! the module `filter` says which lines are wanted.
 
 mod filter;
 mod line;
@@ -116,7 +116,7 @@ pub fn write(level: Level, target: &str, message: &str, fields: impl FnOnce(&mut
     relay(&Head { level, target, message, timestamp: None }, fields);
 }
 
-/// As [`write`], with a time of its own.
+/// As the function `write`, with a time of its own.
 pub fn relay(head: &Head<'_>, fields: impl FnOnce(&mut Line<'_>)) {
     if let Some(log) = LOG.get() {
         line::with(log.format, head, |line| {
