@@ -183,7 +183,7 @@ mod tests {
              512 MiB\n\
              model langid: onnx, 50 ms for 99 % of requests, batches to 64, 1 or more replicas of \
              512 MiB\n\
-             gpu 0: cpu:auto: divided as needed\n\
+             cpu 0: all cores but one, divided as needed\n\
              open to all who reach it; admin on loopback only\n"
         );
     }

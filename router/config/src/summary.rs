@@ -134,11 +134,14 @@ impl fmt::Display for Summary {
         }
         for (index, gpu) in self.gpus.iter().enumerate() {
             let slices = match gpu.slices.is_empty() {
-                true if gpu.gpu.starts_with("cpu:") => "divided as needed",
                 true => "as it is",
                 false => &gpu.slices.join(", "),
             };
-            writeln!(f, "gpu {index}: {}: {slices}", gpu.gpu)?;
+            match gpu.gpu.strip_prefix("cpu:") {
+                Some("auto") => writeln!(f, "cpu {index}: all cores but one, divided as needed")?,
+                Some(cores) => writeln!(f, "cpu {index}: {cores} cores, divided as needed")?,
+                None => writeln!(f, "gpu {index}: {}: {slices}", gpu.gpu)?,
+            }
         }
         match (self.tenants, self.keys) {
             _ if self.listen.is_none() => Ok(()),
