@@ -318,8 +318,9 @@ impl Giver {
         if self.state_dir().is_some() {
             self.reopen().await;
         }
-        self.call(WorkerCall::Return).await;
+        // Before the worker in this process is back: it dials once, and would be hung up on.
         control.fleet().speak(true);
+        self.call(WorkerCall::Return).await;
         control.pause().end();
         tracing::info!("took control back; serving continues");
     }
